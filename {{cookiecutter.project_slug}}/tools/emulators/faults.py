@@ -118,6 +118,11 @@ class Plan:
                     self.injected.append((fault, call))
             return found
 
+    def count(self, caller: str) -> int:
+        """How many calls `caller` has made so far."""
+        with self._lock:
+            return sum(call.caller == caller for call in self.calls)
+
     def pending(self) -> list[Fault]:
         """Faults that have not happened as often as they should."""
         with self._lock:

@@ -1,0 +1,131 @@
+"""One HTTP server in a thread for all of the chain's HTTP parts: one socket a part, told apart by its port.
+
+A part is a coroutine `Request -> Response | None`; None breaks the connection without an answer, as a network does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import uvicorn
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tools.emulators.clock import Clock
+
+Part = Callable[[Request], Awaitable[Response | None]]
+
+
+class PortInUseError(OSError):
+    """Something listens on the port already; the text names it."""
+
+
+def bind(port: int) -> socket.socket:
+    """A socket on this machine alone; port 0 takes a free one. Raises PortInUseError."""
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(("127.0.0.1", port))
+        bound.listen(512)
+    except OSError as error:
+        bound.close()
+        raise PortInUseError(f"port {port} is in use: {error.strerror}") from None
+    return bound
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's HTTP, with a way to cut a connection off: ASGI has none."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.app_state = {"abort": transport.abort}
+
+
+class Host:
+    """Serves the parts until `stop`; also runs what they leave to be done in the background."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._parts: dict[int, Part] = {}
+        self._sockets: list[socket.socket] = []
+        self._pool = ThreadPoolExecutor(256, thread_name_prefix="host")
+        self._background: set[asyncio.Task[Any]] = set()
+        self._stopping = threading.Event()
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def add(self, part: Part, listening: socket.socket) -> int:
+        """Serve `part` on a bound socket, before `start`; its port."""
+        port: int = listening.getsockname()[1]
+        self._parts[port] = part
+        self._sockets.append(listening)
+        return port
+
+    def start(self) -> None:
+        config = uvicorn.Config(
+            self._app,
+            interface="asgi3",
+            http=_Protocol,
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+        )
+        server = self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=server.run, args=(self._sockets,), name="host", daemon=True)
+        self._thread.start()
+        while not server.started:
+            self._thread.join(0.002)
+            if not self._thread.is_alive():
+                raise RuntimeError("the HTTP server of the chain ended while it started")
+
+    def stop(self) -> None:
+        """Every open connection breaks; what sleeps is woken."""
+        self._stopping.set()
+        if self._server and self._thread:
+            self._server.force_exit = self._server.should_exit = True
+            self._thread.join()
+        for listening in self._sockets:
+            listening.close()
+        self._pool.shutdown(cancel_futures=True)
+
+    def background(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run on after the answer; from within a part."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def blocking(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """`call` in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
+
+    async def sleep(self, seconds: float, until: asyncio.Future[Any] | None = None) -> None:
+        """On the clock; ends early when `until` is done, and when the host stops."""
+        wake = threading.Event() if until is not None else self._stopping
+        if until is None:
+            await self.blocking(self._clock.sleep, seconds, wake)
+            return
+        until.add_done_callback(lambda _: wake.set())
+        sleeping = asyncio.ensure_future(self.blocking(self._clock.sleep, seconds, wake))
+        await asyncio.wait({sleeping, until}, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        part = self._parts[scope["server"][1]]
+        try:
+            response = await part(request)
+        except ClientDisconnect:
+            return
+        if response is None:
+            scope["state"]["abort"]()
+        else:
+            await response(scope, receive, send)
