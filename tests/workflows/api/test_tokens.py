@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jwt
 import pytest
+
 from tools.emulators.tokens import LIFETIME, InvalidToken, Tokens
 
 SECRET = b"a secret of the laptop, thirty-two bytes or more"
