@@ -41,7 +41,7 @@ class EventLog:
 
     def record(self, event: Event) -> None:
         with self._lock:
-            event = {"time": self._clock.now(), **event}
+            event = {**event, "time": self._clock.now()}
             self._events.append(event)
             if self._file:
                 self._file.write(json.dumps(event, ensure_ascii=False, default=str) + "\n")

@@ -98,6 +98,7 @@ class Front:
 
     async def _deliver(self, service: Service, request: Request, body: bytes) -> Response:
         """One request to one instance, and its answer or the 504."""
+        self._log.add(service.name, "front.request")
         hold = self._clock.hold()
         hold.on()
         try:

@@ -1,0 +1,72 @@
+"""The command of a project, ./pipeline. A command's module is imported when it is asked for, so that help is quick."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import NamedTuple
+
+import click
+
+from tools.errors import UserError
+
+
+class Entry(NamedTuple):
+    """Where a command is, and the line that the list of commands shows."""
+
+    module: str
+    name: str
+    help: str
+
+
+COMMANDS = {
+    "local": Entry("tools.local", "local", "Run the chain on this machine until Ctrl-C."),
+    "run": Entry("tools.local", "run", "Start one run, by hand or for a slot, and wait for its end."),
+    "load": Entry("tools.loading", "load", "Check a file of data and load it into Firestore."),
+    "demo": Entry("tools.demo", "demo", "Run one slot under duplicates and faults, and print its receipt."),
+    "test": Entry("tools.local", "test", "Run the project's tests."),
+}
+
+
+class Lazy(click.Group):
+    """A group that knows its commands by name and help, and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(importlib.import_module(entry.module), entry.name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+def pipeline() -> None:
+    """An exactly-once pipeline: run it here, try it, deploy it, operate it."""
+
+
+def main() -> None:
+    """Run, and turn what a person can cause into one line and an exit code: 1 for an error, 2 for wrong usage."""
+    try:
+        code = pipeline(prog_name="./pipeline", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except UserError as error:
+        click.echo(f"Error: {error}", err=True)
+        code = 1
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Stopped.", err=True)
+        code = 130
+    except BrokenPipeError:  # `./pipeline ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    sys.exit(code if isinstance(code, int) else 0)

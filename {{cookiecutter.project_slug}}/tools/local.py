@@ -1,0 +1,101 @@
+"""`./pipeline local`, `run` and `test`: the chain on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from tools.project import ROOT, STATE, Running, announce, owned, withdraw
+
+if TYPE_CHECKING:
+    from tools.emulators.chain import Chain
+
+FIRST_PORT = 8700
+"""Of the ports of `local`: proxy, the steps in order, receivers, Workflows (REST, gRPC), Firestore."""
+
+
+@click.command()
+@click.option("--port", default=FIRST_PORT, show_default=True, help="The first of the ports that the parts listen on.")
+@click.option("--firestore", default="embedded", show_default=True, metavar="embedded|official|HOST:PORT")
+@click.option("--paused", is_flag=True, help="The Scheduler delivers nothing by itself: only `run` starts runs.")
+def local(port: int, firestore: str, paused: bool) -> None:
+    """Run the chain on this machine until Ctrl-C: the Scheduler delivers the project's schedule for real.
+
+    What it keeps lies in .local/, so that the next start carries on; delete the folder to begin anew.
+    """
+    from tools.emulators.chain import Chain
+    from tools.showing import Lines, console
+
+    out = console()
+    began = time.monotonic()
+    with owned(STATE):
+        chain = Chain(ROOT, STATE, firestore=firestore, wired=False, cron=not paused, ports=port)
+        chain.log.listen(Lines(out))
+        ended = _until_signalled()
+        try:
+            with chain:
+                announce(STATE, _where(chain))
+                _welcome(chain, paused, time.monotonic() - began)
+                ended.wait()
+                out.print("stopping ...", style="dim")
+        finally:
+            withdraw(STATE)
+
+
+def _until_signalled() -> threading.Event:
+    """Set by Ctrl-C, or by whoever asks this process to end."""
+    ended = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        ended.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    return ended
+
+
+def _where(chain: Chain) -> Running:
+    return Running(
+        pid=os.getpid(),
+        firestore=chain.firestore_address,
+        workflows=chain.workflows.grpc_address,
+        workflows_url=chain.workflows.rest_url,
+        services=dict(chain.urls),
+        events=str(chain.state / "events.jsonl"),
+    )
+
+
+def _welcome(chain: Chain, paused: bool, seconds: float) -> None:
+    from rich.table import Table
+
+    from tools.showing import console
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, url in chain.urls.items():
+        table.add_row(name, url)
+    table.add_row("workflows", f"{chain.workflows.rest_url}  (gRPC {chain.workflows.grpc_address})")
+    table.add_row("firestore", f"{chain.firestore_address}  (export FIRESTORE_EMULATOR_HOST={chain.firestore_address})")
+    table.add_row("state", str(chain.state))
+    out = console()
+    out.print(f"\n[bold]{chain.settings.pipeline}[/] is ready after {seconds:.1f} s\n")
+    out.print(table)
+    zone = chain.settings.time_zone
+    due = chain.scheduler.next_slot().isoformat(timespec="minutes")
+    waits = "the Scheduler is paused" if paused or chain.scheduler.paused else f"next slot {due}"
+    out.print(f"\nschedule {chain.settings.schedule!r} in {zone}: {waits}")
+    out.print("./pipeline run starts a run now; Ctrl-C ends the chain\n", style="dim")
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def test(arguments: tuple[str, ...]) -> None:
+    """Run the project's tests; ARGUMENTS go to pytest."""
+    sys.exit(subprocess.call([sys.executable, "-m", "pytest", *(arguments or ["tests"])], cwd=ROOT))
