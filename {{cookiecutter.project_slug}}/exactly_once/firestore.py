@@ -1,0 +1,150 @@
+"""The store on Firestore. Every RPC is sent once with a short time-out: the client's own retries are switched off,
+since a write that the client repeats by itself is answered AlreadyExists, or a failed precondition, for its own
+success.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC
+from typing import Any
+
+from google.api_core import exceptions as api
+from google.cloud import firestore
+
+from .errors import Changed, Exists, StoreError, Uncertain, Unreachable
+from .store import SERVER_TIME, Fields, Snapshot, TransactionToken, Version, Work
+
+_FAULT_OF_REQUEST = (
+    api.InvalidArgument,
+    api.PermissionDenied,
+    api.Unauthenticated,
+    api.NotFound,
+    api.AlreadyExists,
+    api.FailedPrecondition,
+    api.OutOfRange,
+    api.MethodNotImplemented,
+)
+"""Answers that another try does not change. They still do not prove that an earlier copy was not applied."""
+
+COMMIT_SECONDS = 10.0
+"""A transaction's commit may carry hundreds of writes."""
+
+ROLLBACK_SECONDS = 2.0
+
+
+class FirestoreStore:
+    """`Store` on a `google.cloud.firestore.Client`."""
+
+    def __init__(self, client: firestore.Client) -> None:
+        self.client = client
+
+    def create(self, path: str, fields: Fields, timeout: float) -> Version:
+        try:
+            return self.client.document(path).create(_stored(fields), retry=None, timeout=timeout).update_time
+        except api.AlreadyExists as error:
+            raise Exists(path) from error
+        except (api.GoogleAPIError, api.RetryError) as error:
+            raise _uncertain(error) from error
+
+    def read(self, path: str, timeout: float) -> Snapshot:
+        try:
+            return _snapshot(self.client.document(path).get(retry=None, timeout=timeout))
+        except api.GoogleAPIError as error:
+            raise _unreachable(error) from error
+
+    def replace(self, path: str, fields: Fields, version: Version, timeout: float) -> Version:
+        unchanged = self.client.write_option(last_update_time=version)
+        try:
+            result = self.client.document(path).update(_stored(fields), option=unchanged, retry=None, timeout=timeout)
+            return result.update_time
+        except (api.FailedPrecondition, api.NotFound) as error:
+            raise Changed(path) from error
+        except api.GoogleAPIError as error:
+            raise _uncertain(error) from error
+
+    def transaction(self, path: str, work: Work, retry_of: TransactionToken, timeout: float) -> None:
+        transaction = _Transaction(self.client, timeout)
+        document = self.client.document(path)
+        try:
+            transaction.begin(retry_of.value)
+            retry_of.value = transaction.id
+            snapshot = _snapshot(document.get(transaction=transaction, retry=None, timeout=timeout))
+        except api.GoogleAPIError as error:
+            transaction.roll_back()
+            raise _unreachable(error) from error
+        try:
+            fields = work(transaction, snapshot)
+            if fields is None:
+                transaction.roll_back()
+                return
+            if snapshot.fields is None:
+                transaction.create(document, _stored(fields))
+            else:
+                unchanged = self.client.write_option(last_update_time=snapshot.version)
+                transaction.update(document, _stored(fields), option=unchanged)
+        except api.Aborted as error:  # contention on a read of the body's
+            transaction.roll_back()
+            raise _uncertain(error) from error
+        except BaseException:
+            transaction.roll_back()
+            raise
+        try:
+            transaction.send()
+        except api.GoogleAPIError as error:
+            transaction.roll_back()  # frees its locks, and keeps a commit that is still under way from landing
+            raise _uncertain(error) from error
+
+
+class _Transaction(firestore.Transaction):
+    """The client's transaction, with each RPC sent once; begin ends within `timeout` seconds.
+
+    The client's own begin, commit and rollback take neither a time-out nor a retry (google-cloud-firestore 2.34), and
+    would block for most of a minute where nothing answers.
+    """
+
+    def __init__(self, client: firestore.Client, timeout: float) -> None:
+        super().__init__(client)
+        self._once = {"metadata": client._rpc_metadata, "retry": None}
+        self._timeout = timeout
+
+    def begin(self, retry_id: bytes | None) -> None:
+        request = {"database": self._client._database_string, "options": self._options_protobuf(retry_id)}
+        answer = self._client._firestore_api.begin_transaction(request=request, timeout=self._timeout, **self._once)
+        self._id = answer.transaction
+
+    def send(self) -> None:
+        request = {"database": self._client._database_string, "writes": self._write_pbs, "transaction": self._id}
+        self._client._firestore_api.commit(request=request, timeout=COMMIT_SECONDS, **self._once)
+        self._clean_up()
+
+    def roll_back(self) -> None:
+        """As far as it can be: a transaction that is not rolled back ends by itself."""
+        if self._id is not None:
+            request = {"database": self._client._database_string, "transaction": self._id}
+            with contextlib.suppress(api.GoogleAPIError):
+                self._client._firestore_api.rollback(request=request, timeout=ROLLBACK_SECONDS, **self._once)
+        self._clean_up()
+
+
+def _stored(fields: Fields) -> dict[str, Any]:
+    return {key: firestore.SERVER_TIMESTAMP if value is SERVER_TIME else value for key, value in fields.items()}
+
+
+def _snapshot(snapshot: firestore.DocumentSnapshot[Any]) -> Snapshot:
+    read_time = snapshot.read_time
+    assert read_time is not None, "Firestore answers every read with its time"
+    return Snapshot(snapshot.to_dict(), snapshot.update_time, read_time.astimezone(UTC))
+
+
+def _uncertain(error: Exception) -> StoreError:
+    return Uncertain(_said(error), hopeless=isinstance(error, _FAULT_OF_REQUEST))
+
+
+def _unreachable(error: Exception) -> StoreError:
+    return Unreachable(_said(error), hopeless=isinstance(error, _FAULT_OF_REQUEST))
+
+
+def _said(error: Exception) -> str:
+    """What Firestore answered, in one line."""
+    return " ".join(f"Firestore: {type(error).__name__}: {error}".split())[:500]
