@@ -255,6 +255,8 @@ class _Children:
         except ApiError as error:
             raise http_error(error.http_status, {}, error.as_json(), error.message) from None
         record = starter.wait(child["name"], seconds, stop)
+        if stop.is_set():
+            return None
         if record["state"] in ("ACTIVE", "QUEUED"):
             raise WorkflowError.of("TimeoutError", f"{record['name']} has not ended within {seconds:g} seconds")
         if record["state"] != "SUCCEEDED":
