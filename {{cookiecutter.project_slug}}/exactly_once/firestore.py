@@ -49,9 +49,9 @@ class FirestoreStore:
 
     def read(self, path: str, timeout: float) -> Snapshot:
         try:
-            return _snapshot(self.client.document(path).get(retry=None, timeout=timeout))
+            return snapshot_of(self.client.document(path).get(retry=None, timeout=timeout))
         except api.GoogleAPIError as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
 
     def replace(self, path: str, fields: Fields, version: Version, timeout: float) -> Version:
         unchanged = self.client.write_option(last_update_time=version)
@@ -69,10 +69,10 @@ class FirestoreStore:
         try:
             transaction.begin(retry_of.value)
             retry_of.value = transaction.id
-            snapshot = _snapshot(document.get(transaction=transaction, retry=None, timeout=timeout))
+            snapshot = snapshot_of(document.get(transaction=transaction, retry=None, timeout=timeout))
         except api.GoogleAPIError as error:
             transaction.roll_back()
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
         try:
             fields = work(transaction, snapshot)
             if fields is None:
@@ -131,7 +131,7 @@ def _stored(fields: Fields) -> dict[str, Any]:
     return {key: firestore.SERVER_TIMESTAMP if value is SERVER_TIME else value for key, value in fields.items()}
 
 
-def _snapshot(snapshot: firestore.DocumentSnapshot[Any]) -> Snapshot:
+def snapshot_of(snapshot: firestore.DocumentSnapshot[Any]) -> Snapshot:
     read_time = snapshot.read_time
     assert read_time is not None, "Firestore answers every read with its time"
     return Snapshot(snapshot.to_dict(), snapshot.update_time, read_time.astimezone(UTC))
@@ -141,7 +141,7 @@ def _uncertain(error: Exception) -> StoreError:
     return Uncertain(_said(error), hopeless=isinstance(error, _FAULT_OF_REQUEST))
 
 
-def _unreachable(error: Exception) -> StoreError:
+def unreachable(error: Exception) -> StoreError:
     return Unreachable(_said(error), hopeless=isinstance(error, _FAULT_OF_REQUEST))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from .errors import Changed, Exists, LeaseLost, Uncertain, Unreachable
+from .errors import Changed, Exists, LeaseLost, NotAccepted, Uncertain, Unreachable
 from .records import Record, Status
 from .store import SERVER_TIME, Budget, Fields, Host, Patience, Snapshot, Store, Version
 
@@ -133,7 +133,7 @@ class Protocol:
     def extend(self, claim: Claim, seconds: float, limit: float) -> float:
         """Let the lease run `seconds` from now, never beyond `limit` seconds after the claim. Seconds left, at least.
 
-        Raises LeaseLost, Uncertain, Unreachable.
+        Raises LeaseLost, NotAccepted, Uncertain, Unreachable.
         """
         elapsed = self.host.monotonic() - claim.since
         lease = min(elapsed + seconds, limit)
@@ -143,6 +143,29 @@ class Protocol:
             self.settle(claim, {"status": Status.IN_PROGRESS.value, "lease_seconds": lease}, (Status.IN_PROGRESS,))
             claim.lease_seconds = lease
         return claim.lease_seconds - (self.host.monotonic() - claim.since)
+
+    def amend(self, path: str, attempt_id: str, change: Callable[[Record], Fields]) -> None:
+        """An operator's write: the fields that `change` makes of the record as read, under a new attempt id.
+
+        `change` raises what speaks against it. Raises NotAccepted if the record is absent; Uncertain or Unreachable if
+        the outcome could not be learned.
+        """
+        budget = self._budget(None)
+        while True:
+            seen = self.read(path, budget)
+            if seen is None:
+                raise NotAccepted(f"there is no record {path}")
+            if seen.attempt_id == attempt_id:  # applied; its answer was lost
+                return
+            failure: Uncertain | None = None
+            try:
+                self.store.replace(path, {**change(seen), "attempt_id": attempt_id}, seen.version, budget.rpc())
+                return
+            except Changed:
+                pass
+            except Uncertain as error:
+                failure = error
+            budget.spend(failure)
 
     def check(self, claim: Claim) -> None:
         """Return if the record is still this attempt's and in progress. Raises LeaseLost, Unreachable."""
