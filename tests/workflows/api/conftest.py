@@ -18,6 +18,7 @@ from tools.emulators.clock import JumpClock, OffsetFile
 from tools.emulators.workflows.api import WorkflowsServer
 from tools.emulators.workflows.errors import ConnectionBroken
 from tools.emulators.workflows.runtime import Request, Response
+from tools.emulators.workflows.transport import Transport
 
 LOCATION = "projects/p/locations/us-central1"
 
@@ -45,11 +46,11 @@ class FakeTransport:
 class Desk:
     """One server with what tests need around it."""
 
-    def __init__(self, state: Path, clock: JumpClock, **more: Any) -> None:
+    def __init__(self, state: Path, clock: JumpClock, transport: Transport | None = None, **more: Any) -> None:
         self.clock = clock
         self.transport = FakeTransport()
         self.logs: list[dict[str, Any]] = []
-        self.server = WorkflowsServer(state, clock, self.transport, log=self.logs.append, **more)
+        self.server = WorkflowsServer(state, clock, transport or self.transport, log=self.logs.append, **more)
         self.server.start()
         self._channel = grpc.insecure_channel(self.server.grpc_address)
         self.workflows = workflows_v1.WorkflowsClient(transport=WorkflowsGrpcTransport(channel=self._channel))

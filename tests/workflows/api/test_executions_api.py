@@ -65,8 +65,6 @@ main:
         return: ${answer.body}
 """
 
-WAIT_FOR_THE_END_OF_TIME = 10**9
-
 
 def test_an_execution_from_start_to_end(desk: Desk) -> None:
     name = desk.deploy(ECHO, labels={"team": "a", "run": "default"})
@@ -257,6 +255,18 @@ def test_cancel_wakes_a_sleeper(desk: Desk) -> None:
     assert desk.end(execution) == cancelled
     with pytest.raises(exceptions.FailedPrecondition, match="CANCELLED"):
         desk.executions.cancel_execution(name=execution)
+
+
+def test_deleting_a_workflow_cancels_and_deletes_its_executions(desk: Desk) -> None:
+    name = desk.deploy(SLEEP)
+    ended = desk.run(name, "1").name
+    with desk.clock.busy():
+        active = desk.start(name, "1000")
+        desk.workflows.delete_workflow(name=name).result(timeout=10)
+    for execution in (ended, active):
+        with pytest.raises(exceptions.NotFound):
+            desk.executions.get_execution(name=execution)
+    assert list(desk.executions.list_executions(parent=desk.deploy(SLEEP))) == []
 
 
 def test_cancel_ends_an_execution_whose_call_is_under_way(desk: Desk) -> None:

@@ -1,7 +1,7 @@
 """The Workflows API, version 1: workflows, their revisions, and the long-running operations that change them.
 
-An operation is done when it is answered. A source that cannot be deployed ends its operation with an error and leaves
-the workflow as it was, as on Google Cloud; everything else that is wrong with a request is refused at once.
+An operation is done when it is answered. A source that cannot be deployed, or a name that is taken, ends its operation
+with an error and leaves everything as it was, as on Google Cloud; what else is wrong with a request is refused at once.
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ class Deployments:
         self._workflows: dict[str, list[Resource]] = {}
         self._compiled: dict[tuple[str, str], definition.Definition] = {}
         self._operations: dict[str, Resource] = {}
+        self.deleted: Callable[[str], None] = lambda name: None
+        """Called when the workflow `name` has been deleted."""
         for revision in journal.all("workflow"):
             self._workflows.setdefault(revision["name"], []).append(revision)
 
@@ -134,7 +136,8 @@ class Deployments:
         name = f"projects/{place['project']}/locations/{place['location']}/workflows/{workflow_id}"
         with self._lock:
             if name in self._workflows:
-                raise ApiError("ALREADY_EXISTS", f"Resource '{name}' already exists")
+                taken = ApiError("ALREADY_EXISTS", f"Resource '{name}' already exists")
+                return self._operation("create", name, error={"code": taken.code, "message": taken.message})
             now = rfc3339(self._clock.now())
             workflow = {
                 **given,
@@ -212,7 +215,7 @@ class Deployments:
         return _listed("workflows", page(newest_first, request, default=20, most=100))
 
     def delete_workflow(self, request: Resource) -> Resource:
-        """Operation -> Empty. Executions under way go on. `request`: name."""
+        """Operation -> Empty. Its executions are cancelled and deleted. `request`: name."""
         name = str(request.get("name"))
         parse_name(WORKFLOW_NAME, name, "workflow name")
         with self._lock:
@@ -220,6 +223,8 @@ class Deployments:
                 self._journal.delete("workflow", f"{name}@{revision['revisionId']}")
                 self._compiled.pop((name, revision["revisionId"]), None)
             del self._workflows[name]
+        self.deleted(name)
+        with self._lock:
             return self._operation("delete", name, response={"@type": EMPTY_TYPE, "value": {}})
 
     def get_operation(self, request: Resource) -> Resource:

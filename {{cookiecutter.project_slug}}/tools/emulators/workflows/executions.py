@@ -92,6 +92,7 @@ class Executions:
         self._running: dict[str, Running] = {}
         self._seq = 0
         self._load()
+        deployments.deleted = self._forget
 
     def _load(self) -> None:
         """Read the journal: forget what is old, and fail what was cut short."""
@@ -106,6 +107,15 @@ class Executions:
                 continue
             self._siblings(record["name"])[record["name"]] = record
 
+    def _forget(self, workflow: str) -> None:
+        """The workflow has been deleted, and its executions with it."""
+        with self._lock:
+            for name in self._records.pop(workflow, {}):
+                if name in self._running:
+                    self._cancel(self._running[name])
+                self._journal.delete("execution", name)
+                self._journal.delete("steps", name)
+
     def _siblings(self, name: str) -> dict[str, Resource]:
         return self._records.setdefault(name.partition("/executions/")[0], {})
 
@@ -114,7 +124,11 @@ class Executions:
     def create_execution(self, request: Resource) -> Resource:
         """Start an execution of the latest revision. `request`: parent, execution. Raises ApiError."""
         running = self._admit(str(request.get("parent")), request.get("execution", {}))
-        self._runner.start(running)
+        try:
+            self._runner.start(running)
+        except ApiError:
+            running.end(**interrupted())
+            raise
         return running.created or self._full(running.record)
 
     def wait(self, name: str, seconds: float, stop: Stop | None = None) -> Resource:
@@ -198,10 +212,12 @@ class Executions:
             record = self._record(request.get("name"))
             if record["state"] not in ACTIVE:
                 raise ApiError("FAILED_PRECONDITION", f"the execution is not active but {record['state']}")
-            running = self._running[record["name"]]
-            running.end("CANCELLED", error={"context": "The execution was cancelled.", "payload": '"cancelled"'})
-            running.stop.set()
+            self._cancel(self._running[record["name"]])
             return self._full(record)
+
+    def _cancel(self, running: Running) -> None:
+        running.end("CANCELLED", error={"context": "The execution was cancelled.", "payload": '"cancelled"'})
+        running.stop.set()
 
     def list_step_entries(self, request: Resource) -> Resource:
         """`request`: parent (an execution), pageSize (1000 at most), pageToken, skip, filter, orderBy, view."""
@@ -286,14 +302,17 @@ class Executions:
 
     def _ended(self, running: Running, outcome: Resource) -> None:
         """The first outcome counts: what a cancelled execution still did changes nothing."""
+        record = running.record
+        if record["state"] not in ACTIVE:
+            return
+        entries = running.history.entries()
         with self._lock:
-            record = running.record
             if record["state"] not in ACTIVE:
                 return
             record["status"] = running.history.current_steps()
             record["steps"] = running.history.steps
             self._settle(record, outcome, self._clock.now())
-            self._journal.put("steps", record["name"], running.history.entries())
+            self._journal.put("steps", record["name"], entries)
             self._runner.callbacks.drop(record["name"])
             del self._running[record["name"]]
         running.over.set()
