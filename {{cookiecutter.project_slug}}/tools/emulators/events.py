@@ -1,8 +1,9 @@
 """What the parts of the chain say, in one order: the parsed log lines of every process, and the emulators' own.
 
 An event is a dict: ``service`` (who said it), ``time`` (seconds since the epoch on the emulators' clock, as the line
-arrived) and the fields of the JSON line. A line that is not a JSON object becomes ``{"event": "output", "message":
-line, "stream": "stdout" | "stderr"}``, so that a bare traceback is an event as well.
+arrived), ``event`` (``log`` where a line names none) and the fields of the JSON line. A line that is not a JSON object
+becomes ``{"event": "output", "message": line, "stream": "stdout" | "stderr"}``, so that a bare traceback is an event as
+well.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class EventLog:
 
     def record(self, event: Event) -> None:
         with self._lock:
-            event = {**event, "time": self._clock.now()}
+            event = {"event": "log", **event, "time": self._clock.now()}
             self._events.append(event)
             if self._file:
                 self._file.write(json.dumps(event, ensure_ascii=False, default=str) + "\n")

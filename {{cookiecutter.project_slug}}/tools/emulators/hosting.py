@@ -125,7 +125,10 @@ class Host:
             response = await part(request)
         except ClientDisconnect:
             return
+        except asyncio.CancelledError:  # the host stops
+            response = None
         if response is None:
             scope["state"]["abort"]()
+            await asyncio.sleep(0)  # the server hears of it before it misses the answer
         else:
             await response(scope, receive, send)
