@@ -228,6 +228,31 @@ def test_a_time_out_is_on_the_clock(tmp_path: Path) -> None:
         clock.stop()
 
 
+def test_the_mark_is_handed_over_to_a_server_that_marks(tmp_path: Path) -> None:
+    """Off while the server works, on again until the caller has the answer."""
+    clock = JumpClock(OffsetFile(tmp_path / "offset"), quiet=60)
+    transport = HttpTransport(clock, marks=lambda url: True)
+    seen_off = threading.Event()
+
+    def answer(seen: Seen) -> bytes:
+        for _ in range(2000):
+            if clock.in_flight() == 0:
+                seen_off.set()
+                break
+            clock_tick.wait(0.005)
+        return ok()
+
+    clock_tick = threading.Event()
+    try:
+        with serving(answer) as wire:
+            assert transport.request(call(wire.url)).code == 200
+        assert seen_off.is_set()
+        assert clock.in_flight() == 0
+    finally:
+        transport.close()
+        clock.stop()
+
+
 def test_time_stands_while_a_stranger_works(tmp_path: Path) -> None:
     """A server that marks nothing on the clock is given the time it takes: no jump to the time-out."""
     clock = JumpClock(OffsetFile(tmp_path / "offset"))

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import httpx
 
-from ..clock import Clock
+from ..clock import Clock, Hold
 from ..tokens import Tokens
 from . import runtime
 from .errors import ConnectionBroken, ConnectionFailed, ResponseTooLarge, TimedOut
@@ -62,13 +62,13 @@ class HttpTransport:
             message = httpx.Request(request.method, url, headers=request.headers, content=request.body)
         except (httpx.InvalidURL, httpx.RequestError, UnicodeError, ValueError, TypeError) as error:
             raise ConnectionFailed(f"cannot send a request to {request.url!r}: {error}") from None
-        hold = self._clock.hold()
-        if not self._marks(url):
-            hold.on()
+        mark = _Mark(self._clock.hold())
+        if self._marks(url):
+            message.extensions["trace"] = mark.follow
         try:
             return self._wait(self._start(message), request)
         finally:
-            hold.off()
+            mark.close()
 
     def _start(self, message: httpx.Request) -> Future[Response]:
         try:
@@ -117,6 +117,30 @@ class HttpTransport:
     def close(self) -> None:
         """Break the calls under way and end the thread."""
         self._loop.close()
+
+
+class _Mark:
+    """A call's mark on the clock. `follow` takes it off while the server marks its own work on the request."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._lock = threading.Lock()
+        self._closed = False
+        hold.on()
+
+    async def follow(self, event: str, _: Any) -> None:
+        """httpcore tells how far the request is."""
+        with self._lock:
+            if event == "http11.send_request_body.complete":
+                self._hold.off()
+            elif event == "http11.receive_response_headers.complete" and not self._closed:
+                self._hold.on()
+
+    def close(self) -> None:
+        """The caller goes on, maybe without an answer."""
+        with self._lock:
+            self._closed = True
+            self._hold.off()
 
 
 async def _body(answer: httpx.Response) -> bytes:
