@@ -6,6 +6,7 @@ Matches are leftmost, and of those that start together the longest, as the libra
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
@@ -152,6 +153,17 @@ _POSIX: dict[str, Test] = {
 _CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
+_QUOTED = re.compile(r"\\(?:Q(.*?)(?:\\E|\Z)|.)", re.DOTALL)
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    """``\\Q...\\E`` with every special character escaped; any other escape as it is."""
+    quoted = found.group(1)
+    if quoted is None:
+        return found.group()
+    return "".join(c if c.isalnum() or not c.isascii() else f"\\{c}" for c in quoted)
+
+
 def _not(test: Test) -> Test:
     return lambda c: not test(c)
 
@@ -176,7 +188,7 @@ class _Parser:
     """Recursive descent over the pattern; each part becomes a `Build`."""
 
     def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
+        self._pattern = _QUOTED.sub(_unquoted, pattern)
         self._at = 0
         self._flags = frozenset[str]()
         self._names: set[str] = set()
@@ -316,22 +328,7 @@ class _Parser:
         if character and character in _ASSERTIONS:
             self._at += 1
             return self._assertion(_ASSERTIONS[character])
-        if character == "Q":
-            end = self._pattern.find("\\E", self._at)
-            literal = self._pattern[self._at + 1 : end if end >= 0 else None]
-            self._at = end + 2 if end >= 0 else len(self._pattern)
-            return self._literal(literal)
         return self._single(self._escaped_test())
-
-    def _literal(self, text: str) -> Build:
-        parts = [self._single(lambda c, wanted=wanted: c == wanted) for wanted in text]  # type: ignore[misc]
-
-        def build(program: _Program, following: int) -> int:
-            for part in reversed(parts):
-                following = part(program, following)
-            return following
-
-        return build
 
     def _escaped_test(self) -> Test:
         """A class such as \\d or \\pL, or one character."""
