@@ -36,6 +36,7 @@ from tools.receipt import (
     deliveries_table,
     effects_table,
     faults_table,
+    operator_lines,
     receivers_table,
     show,
     steps_table,
@@ -69,13 +70,17 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Take the line away."""
         if self._status:
             self._status.stop()
 
     def __call__(self, text: str) -> None:
         line = f"{time.monotonic() - self._began:5.1f} s  {text}"
         if self._status:
-            self._status.update(line)
+            self._status.update(Text(line, no_wrap=True, overflow="ellipsis"))
         else:
             self._out.print(line)
 
@@ -128,8 +133,9 @@ class Demo:
             say("delivering the slot twice at once, and losing an answer at every hop")
             executions = self._deliver(chain, say)
             say("counting")
-            problems = self._report(chain, executions, time.monotonic() - began)
-        return problems
+            effects = list(self.expected.expected(chain.documents(), chain.receivers.ledger()))
+            say.end()
+            return self._report(chain, executions, effects, time.monotonic() - began)
 
     @contextmanager
     def _clock(self) -> Iterator[Clock]:
@@ -186,10 +192,11 @@ class Demo:
                     self.resolved.append(event)
                 operator.operator.resume(held[0]["run_id"], operator.starter, note="resolved what was held")
 
-    def _report(self, chain: Chain, executions: Sequence[dict[str, Any]], seconds: float) -> list[str]:
+    def _report(
+        self, chain: Chain, executions: Sequence[dict[str, Any]], effects: Sequence[Any], seconds: float
+    ) -> list[str]:
         """Print the receipt; what is wrong."""
         receipt = Receipt.of(chain.events, list(self.settings.steps))
-        effects = list(self.expected.expected(chain.documents(), chain.receivers.ledger()))
         pending = self.plan.pending()
         problems = [f"this fault did not happen: {fault}" for fault in pending]
         problems += [f"{e.name}: expected {e.expected}, seen {e.seen}" for e in effects if e.expected != e.seen]
@@ -206,6 +213,7 @@ class Demo:
             deliveries_table(receipt),
             faults_table(self.plan.injected, pending),
             steps_table(receipt),
+            operator_lines(chain.events),
             receivers_table(chain.receivers.ledger()),
             effects_table(effects),
             verdict(

@@ -100,10 +100,11 @@ class Receipt:
 
 
 def show(out: Console, *parts: RenderableType) -> None:
-    """Print each part with a line between."""
+    """Print each part that says something, with a line between."""
     for part in parts:
-        out.print()
-        out.print(part)
+        if not (isinstance(part, Group) and not part.renderables):
+            out.print()
+            out.print(part)
 
 
 def deliveries_table(receipt: Receipt) -> RenderableType:
@@ -132,20 +133,19 @@ def faults_table(injected: Sequence[tuple[Fault, Call]], pending: Sequence[Fault
 
 
 COLUMNS = {
-    "body ran": ("step.running",),
+    "ran": ("step.running",),
     "done": ("step.completed",),
     "replayed": ("step.replayed",),
     "busy": ("step.duplicate",),
-    "took over": ("step.taken_over",),
+    "taken": ("step.taken_over",),
     "fenced": ("step.fenced",),
     "held": ("step.held",),
-    "resolved": ("operator.resolved",),
     "failed": ("step.failed",),
     "refused": ("step.refused",),
 }
 """Column of the steps -> the events that it counts."""
 
-ALWAYS = ("body ran", "done", "replayed", "took over", "fenced")
+ALWAYS = ("ran", "done", "replayed", "taken", "fenced")
 """Columns that are shown where all of them are 0, too."""
 
 
@@ -155,13 +155,18 @@ def steps_table(receipt: Receipt) -> RenderableType:
         step: {column: sum(count.events[name] for name in names) for column, names in COLUMNS.items()}
         for step, count in receipt.steps.items()
     }
+    for row in numbers.values():
+        row["refused"] = max(0, row["refused"] - row["held"])  # a call that ends held is refused with it
     shown = [column for column in COLUMNS if column in ALWAYS or any(row[column] for row in numbers.values())]
     table = _table("Steps", "items", "calls", *shown)
     for step, count in receipt.steps.items():
         items = len(count.items - {None})
         cells = [Text(str(numbers[step][column]), style="" if numbers[step][column] else "dim") for column in shown]
         table.add_row(step, str(items or 1), str(count.calls), *cells)
-    return table
+    legend = (
+        "ran: the body began; replayed: the recorded result was answered; taken: over from an attempt without an end"
+    )
+    return Group(table, Text(legend, style="dim"))
 
 
 def receivers_table(ledger: Sequence[Mapping[str, Any]]) -> RenderableType:
@@ -187,6 +192,16 @@ def effects_table(effects: Sequence[Any]) -> RenderableType:
     return table
 
 
+def operator_lines(events: Iterable[Event]) -> RenderableType:
+    """What an operator did, in order."""
+    lines = [Text("Operator", style="bold")]
+    for event in events:
+        if str(event["event"]).startswith("operator."):
+            about = f"{event['step']}: " if event.get("step") else ""
+            lines.append(Text(f"  {event['event'].removeprefix('operator.')} {about}{event.get('reason', '')}"))
+    return Group(*(lines if len(lines) > 1 else ()))
+
+
 def verdict(problems: Sequence[str], summary: str) -> RenderableType:
     if not problems:
         return Text(f"EXACTLY ONCE  {summary}", style="bold green")
@@ -204,7 +219,7 @@ WORDS = ("what", "happened", "")
 def _table(title: str, *columns: str) -> Table:
     """The title is the head of the first column."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", padding=(0, 1, 0, 0))
-    table.add_column(Text(title, style="bold not dim"), no_wrap=True)
+    table.add_column(Text(title, style="bold not dim"), overflow="fold")
     for column in columns:
         table.add_column(column, justify="left" if column in WORDS else "right")
     return table
