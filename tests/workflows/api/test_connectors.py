@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,8 +38,6 @@ main:
     - done:
         return: ${answer}
 """
-
-PROJECT = Path(__file__).parents[3] / "{{cookiecutter.project_slug}}"
 
 
 @pytest.fixture
@@ -89,20 +85,10 @@ def test_a_connector_without_a_stand_in_cannot_be_deployed(desk: Desk) -> None:
 # --- Firestore
 
 
-@pytest.fixture(scope="module")
-def firestore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the embedded Firestore."""
-    file = tmp_path_factory.mktemp("firestore") / "state.db"
-    command = [sys.executable, "-m", "tools.emulators.firestore", "--host", "127.0.0.1", "--port", "0"]
-    with subprocess.Popen([*command, "--file", str(file)], cwd=PROJECT, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        yield json.loads(child.stdout.readline())["address"]
-        child.terminate()
-
-
 @pytest.fixture
-def documents(tmp_path: Path, clock: JumpClock, firestore: str) -> Iterator[Desk]:
-    desk = Desk(tmp_path / "documents", clock, firestore=firestore)
+def documents(tmp_path: Path, clock: JumpClock, firestore_host: str) -> Iterator[Desk]:
+    """With the embedded Firestore, and with Google's emulator where there is one."""
+    desk = Desk(tmp_path / "documents", clock, firestore=firestore_host)
     yield desk
     desk.close()
 
@@ -125,12 +111,14 @@ def run(desk: Desk, *steps: str, result: str) -> Execution:
     return desk.run(desk.deploy(source(*steps, result=result)))
 
 
-def test_documents_are_created_read_changed_and_deleted(documents: Desk) -> None:
+def test_documents_are_created_read_changed_and_deleted(documents: Desk, collection: str) -> None:
     fields = {"n": {"integerValue": "1"}, "s": {"stringValue": "x"}}
-    name = f"{ROOT}/crud/a"
+    name = f"{ROOT}/{collection}/a"
     ended = run(
         documents,
-        step("created", "createDocument", parent=ROOT, collectionId="crud", documentId="a", body={"fields": fields}),
+        step(
+            "created", "createDocument", parent=ROOT, collectionId=collection, documentId="a", body={"fields": fields}
+        ),
         step(
             "patched",
             "patch",
@@ -139,7 +127,7 @@ def test_documents_are_created_read_changed_and_deleted(documents: Desk) -> None
             body={"fields": {"n": {"nullValue": None}}},
         ),
         step("read", "get", name=name),
-        step("listed", "list", parent=ROOT, collectionId="crud", mask={"fieldPaths": "s"}),
+        step("listed", "list", parent=ROOT, collectionId=collection, mask={"fieldPaths": "s"}),
         step("deleted", "delete", name=name, currentDocument={"exists": True}),
         result="${[created, patched, read, listed, deleted]}",
     )
@@ -152,24 +140,29 @@ def test_documents_are_created_read_changed_and_deleted(documents: Desk) -> None
     assert deleted == {}
 
 
-def test_a_query_and_a_commit(documents: Desk) -> None:
-    write = {"update": {"name": f"{ROOT}/asked/b", "fields": {"n": {"integerValue": "5"}}}}
+def test_a_query_and_a_commit(documents: Desk, collection: str) -> None:
+    write = {"update": {"name": f"{ROOT}/{collection}/b", "fields": {"n": {"integerValue": "5"}}}}
     query = {
-        "from": [{"collectionId": "asked"}],
+        "from": [{"collectionId": collection}],
         "where": {"fieldFilter": {"field": {"fieldPath": "n"}, "op": "GREATER_THAN", "value": {"integerValue": "4"}}},
     }
     ended = run(
         documents,
         step("committed", "commit", database="projects/p/databases/(default)", body={"writes": [write]}),
         step("found", "runQuery", parent=ROOT, body={"structuredQuery": query}),
-        step("got", "batchGet", database="projects/p/databases/(default)", body={"documents": [f"{ROOT}/asked/no"]}),
+        step(
+            "got",
+            "batchGet",
+            database="projects/p/databases/(default)",
+            body={"documents": [f"{ROOT}/{collection}/no"]},
+        ),
         result="${[committed, found, got]}",
     )
     assert ended.state == Execution.State.SUCCEEDED, ended.error
     committed, found, got = json.loads(ended.result)
     assert len(committed["writeResults"]) == 1
-    assert [answer["document"]["name"] for answer in found if "document" in answer] == [f"{ROOT}/asked/b"]
-    assert got[0]["missing"] == f"{ROOT}/asked/no"
+    assert [answer["document"]["name"] for answer in found if "document" in answer] == [f"{ROOT}/{collection}/b"]
+    assert got[0]["missing"] == f"{ROOT}/{collection}/no"
 
 
 @pytest.mark.parametrize(
