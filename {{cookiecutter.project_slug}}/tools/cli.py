@@ -25,6 +25,7 @@ COMMANDS = {
     "run": Entry("tools.local", "run", "Start one run, by hand or for a slot, and wait for its end."),
     "load": Entry("tools.loading", "load", "Check a file of data and load it into Firestore."),
     "demo": Entry("tools.demo", "demo", "Run one slot under duplicates and faults, and print its receipt."),
+    "run-workflow": Entry("tools.workflow_file", "run_workflow", "Run one workflow file by itself and print its result."),
     "test": Entry("tools.local", "test", "Run the project's tests."),
 }
 
