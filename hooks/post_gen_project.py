@@ -15,8 +15,8 @@ from pathlib import Path
 
 ANSWERS = r'{{ cookiecutter | tojson }}'  # fmt: skip
 
-MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()  # noqa: SIM905
-DAYS = "SUN MON TUE WED THU FRI SAT".split()  # noqa: SIM905
+MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
+DAYS = "SUN MON TUE WED THU FRI SAT".split()
 
 BUDGETS = (
     (
@@ -75,6 +75,10 @@ ORDERS = (
     "data/load.py",
     "data/orders.csv",
     "data/stock.csv",
+    "tests/test_charge_orders.py",
+    "tests/test_load.py",
+    "tests/test_publish_report.py",
+    "tests/test_reserve_stock.py",
 )
 """What only the example `orders` has. The example `none` brings its own of the rest, in examples/none."""
 
@@ -148,7 +152,7 @@ def main() -> None:
     root = Path.cwd()
     fill_in(root / "settings.env", budget(answers["schedule"]))
     choose_example(answers["example"], root)
-    for cache in [*root.rglob("__pycache__"), *root.glob(".*_cache")]:  # of a template that has been worked on
+    for cache in [*root.rglob("__pycache__"), *root.glob(".*_cache")]:  # left in a template that was worked on
         shutil.rmtree(cache)
     for name in ("pipeline", "deploy.sh"):
         if (root / name).exists():

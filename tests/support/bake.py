@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,29 +17,34 @@ TEMPLATE = ROOT / "{{cookiecutter.project_slug}}"
 Bake = Callable[..., Path]
 
 
-def make(room: Path, **answers: str) -> Path:
-    """Bake the template into a new project below `room`; what is not answered gets its default."""
-    made = cookiecutter(str(ROOT), no_input=True, default_config=True, extra_context=answers, output_dir=str(room))
+def make(template: Path, room: Path, **answers: str) -> Path:
+    """Bake `template` into a new project below `room`; what is not answered gets its default."""
+    made = cookiecutter(str(template), no_input=True, default_config=True, extra_context=answers, output_dir=str(room))
     return Path(made)
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The template as git would give it: other tests write caches into the tree while this one is baked."""
+    copy = tmp_path_factory.mktemp("template")
+    left_out = shutil.ignore_patterns("__pycache__", ".*_cache", ".venv", ".local", ".stage")
+    shutil.copy(ROOT / "cookiecutter.json", copy)
+    for name in ("hooks", TEMPLATE.name):
+        shutil.copytree(ROOT / name, copy / name, ignore=left_out)
+    return copy
+
+
 @pytest.fixture
-def bake(tmp_path: Path) -> Iterator[Bake]:
+def bake(template: Path, tmp_path: Path) -> Bake:
     """Bakes a project, `bake(schedule="*/5 * * * *")`; each call into a folder of its own."""
-    count = 0
-
-    def bake(**answers: str) -> Path:
-        nonlocal count
-        count += 1
-        return make(tmp_path / f"baked{count}", **answers)
-
-    yield bake
+    rooms = (tmp_path / f"baked{number}" for number in itertools.count(1))
+    return lambda **answers: make(template, next(rooms), **answers)
 
 
 @pytest.fixture(scope="session")
-def baked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def baked(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project that the default answers give. Shared: read it, change a `project` instead."""
-    return make(tmp_path_factory.mktemp("baked"))
+    return make(template, tmp_path_factory.mktemp("baked"))
 
 
 @pytest.fixture

@@ -232,7 +232,7 @@ def load(root: Path, environment: str | None = None) -> Settings:
         entries = {**entries, **read(overlay, root)}
     elif environment != named.value:
         raise SettingsError(
-            f"{overlay.name}: not found; write it with what differs in {environment} (PROJECT, or PIPELINE and DATABASE)"
+            f"{overlay.name}: not found; write what differs in {environment}: PROJECT, or PIPELINE and DATABASE"
         )
     entries["ENVIRONMENT"] = Entry(environment, named.file, named.line)
     return _settings(root, _Reader(entries, SETTINGS))

@@ -20,5 +20,6 @@ class Effect(NamedTuple):
 
 
 def expected(documents: dict[str, dict[str, Any]], ledger: list[dict[str, Any]]) -> list[Effect]:
-    """One line for each effect. `documents`: path -> fields of what is not the protocol's own; `ledger`: the receivers' calls."""
+    """One line for each effect. `documents`: path -> fields of what is not the protocol's own; `ledger`: the calls that
+    the receivers got."""
     return [Effect("documents", 0, len(documents)), Effect("calls of receivers", 0, len(ledger))]
