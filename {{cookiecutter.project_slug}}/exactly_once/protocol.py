@@ -120,9 +120,7 @@ class Protocol:
                     pass
                 except Uncertain as error:
                     failure = error
-                seen = self.read(claim.path, budget)
-                if seen is None or seen.attempt_id != claim.attempt_id:
-                    raise LeaseLost("another attempt has taken over" if seen else "the record is gone")
+                seen = self._ours(claim, budget)
                 claim.version = seen.version
                 if _applied(seen, fields):
                     return
@@ -151,27 +149,30 @@ class Protocol:
         the outcome could not be learned.
         """
         budget = self._budget(None)
+        tried, failure = False, None
         while True:
             seen = self.read(path, budget)
             if seen is None:
                 raise NotAccepted(f"there is no record {path}")
             if seen.attempt_id == attempt_id:  # applied; its answer was lost
                 return
-            failure: Uncertain | None = None
+            if tried:
+                budget.spend(failure)
+            fields = {**change(seen), "attempt_id": attempt_id}
+            tried, failure = True, None
             try:
-                self.store.replace(path, {**change(seen), "attempt_id": attempt_id}, seen.version, budget.rpc())
+                self.store.replace(path, fields, seen.version, budget.rpc())
                 return
             except Changed:
                 pass
             except Uncertain as error:
                 failure = error
-            budget.spend(failure)
 
     def check(self, claim: Claim) -> None:
         """Return if the record is still this attempt's and in progress. Raises LeaseLost, Unreachable."""
-        seen = self.read(claim.path, self._budget(None))
-        if seen is None or seen.attempt_id != claim.attempt_id or seen.status is not Status.IN_PROGRESS:
-            raise LeaseLost("another attempt has taken over" if seen else "the record is gone")
+        seen = self._ours(claim, self._budget(None))
+        if seen.status is not Status.IN_PROGRESS:
+            raise LeaseLost(f"the record is {seen.status} already")
 
     def read(self, path: str, budget: Budget | None = None) -> Record | None:
         """None if it is absent. Raises Unreachable."""
@@ -187,6 +188,15 @@ class Protocol:
                 return self.store.read(path, budget.rpc())
             except Unreachable as error:
                 budget.spend(error)
+
+    def _ours(self, claim: Claim, budget: Budget) -> Record:
+        """The record, if this attempt's id stands in it. Raises LeaseLost, Unreachable."""
+        seen = self.read(claim.path, budget)
+        if seen is None:
+            raise LeaseLost("the record is gone")
+        if seen.attempt_id != claim.attempt_id:
+            raise LeaseLost("another attempt has taken over")
+        return seen
 
     def _budget(self, patience: Patience | None) -> Budget:
         return Budget(self.host, patience or self.patience)

@@ -75,7 +75,7 @@ def proxy_settings(environ: Mapping[str, str]) -> ProxySettings:
     zone = environ.get("TIME_ZONE") or "Etc/UTC"
     try:
         ZoneInfo(zone)
-    except (ValueError, OSError) as error:
+    except (KeyError, ValueError, OSError) as error:
         raise ConfigurationError(f"TIME_ZONE={zone!r} is no time zone of the IANA database") from error
     overlap = environ.get("ON_OVERLAP") or "allow"
     if overlap != "allow":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,6 +56,9 @@ class Proxy:
         except StoreError as error:
             log("run.error", reason=str(error))
             return refusal(Refusal("unreachable", str(error)))
+        except Exception as error:  # noqa: BLE001 - Scheduler has to be answered, and delivers again
+            log("run.error", reason=type(error).__name__, traceback=traceback.format_exc())
+            return refusal(Refusal("error", type(error).__name__))
         return as_json(
             200,
             {
