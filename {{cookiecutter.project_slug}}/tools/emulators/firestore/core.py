@@ -42,7 +42,7 @@ class Database:
         """Open a transaction with TransactionOptions. Raises InvalidArgument, FailedPrecondition for its read time."""
         if not options.HasField("read_only"):
             return self.transactions.begin(database, read_only=False, retry=options.read_write.retry_transaction)
-        read_time = None
+        read_time = self.storage.now()
         if options.read_only.HasField("read_time"):
             read_time = self.storage.check_read_time(microseconds(options.read_only.read_time))
         return self.transactions.begin(database, read_only=True, read_time=read_time)
@@ -90,11 +90,15 @@ class Database:
     def commit(
         self, database: str, writes: Sequence[Message], transaction_id: bytes = b""
     ) -> tuple[int, list[Message]]:
-        """Carry out the writes at once; the commit time and the write results. Any FirestoreError leaves nothing."""
+        """Carry out the writes at once; the commit time and the write results. Any FirestoreError leaves nothing.
+
+        A transaction is over then, but for a request that is invalid in itself.
+        """
+        checked = commits.check(database, writes)
         with self.monitor:
             transaction = self.transactions.take(transaction_id, database) if transaction_id else None
             try:
-                return self._commit(database, writes, transaction)
+                return self._commit(database, checked, transaction)
             except Aborted:
                 if transaction is not None:
                     self.transactions.aborted(transaction)
@@ -104,22 +108,17 @@ class Database:
                     self.transactions.end(transaction)
 
     def _commit(
-        self, database: str, writes: Sequence[Message], transaction: Transaction | None
+        self, database: str, writes: Sequence[commits.Checked], transaction: Transaction | None
     ) -> tuple[int, list[Message]]:
         if not writes:
             return self.storage.now(), []
         if transaction is not None and transaction.read_only:
             raise InvalidArgument("Cannot modify entities in a read-only transaction.")
-        paths = commits.check(database, writes)
-        self.transactions.wait_for_readers(transaction, ((database, path) for path in paths))
+        self.transactions.wait_for_readers(transaction, ((database, write.path) for write in writes))
         if transaction is not None and not transaction.unchanged(self.storage):
             raise Aborted(CONTENTION)
-        base: dict[str, int | None] = {}
         with self.storage.commit() as time:
-            return time, [
-                commits.apply(self.storage, database, path, write, time, base)
-                for path, write in zip(paths, writes, strict=True)
-            ]
+            return time, commits.Changes(self.storage, database, time).carry_out(writes)
 
     def missing_parents(self, database: str, collection: str, at: int | None) -> Iterator[str]:
         """Paths of the collection's documents that may only exist as the parents of others, with repetitions."""

@@ -25,7 +25,7 @@ class FirestoreError(Exception):
         self.message = message
 
 
-class InvalidArgument(FirestoreError):  # noqa: N818 - the names are those of the gRPC statuses
+class InvalidArgument(FirestoreError):  # noqa: N818
     code = grpc.StatusCode.INVALID_ARGUMENT
 
 

@@ -11,7 +11,7 @@ DOCUMENT_BYTES = MIB
 """Name, fields and 32 bytes, by the documented formula."""
 
 VALUE_BYTES = MIB - 89
-"""One string (with its closing byte) or one bytes value."""
+"""One string, in UTF-8, or one bytes value."""
 
 REQUEST_BYTES = 10 * MIB
 

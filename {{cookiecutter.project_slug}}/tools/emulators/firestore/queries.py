@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from tools.emulators.firestore import filters, limits, names, transforms, values
 from tools.emulators.firestore.errors import InvalidArgument, Unimplemented
@@ -17,10 +16,12 @@ from tools.emulators.firestore.values import Key
 class Query:
     """A StructuredQuery below `parent` (a document's path, or empty).
 
+    `required`: fields that a document needs to be among the results at all, before offset and limit.
+
     Raises InvalidArgument for a query that Firestore refuses, Unimplemented for what this emulator does not know.
     """
 
-    def __init__(self, database: str, parent: str, query: Message) -> None:
+    def __init__(self, database: str, parent: str, query: Message, required: Sequence[str] = ()) -> None:
         _check_known(query)
         selector = query.from_[0]
         self._database = database
@@ -29,11 +30,12 @@ class Query:
         self._descendants: bool = selector.all_descendants
         if self._collection:
             names.check_id(self._collection)
+        self._required = required
         self._filter = None
         if query.HasField("where"):
             filters.check(query.where)
             self._filter = filters.predicate(query.where)
-        self._orders = _orders(query)
+        self._orders = _orders(query, required)
         self._start = _cursor(query, "start_at", self._orders)
         self._end = _cursor(query, "end_at", self._orders)
         self._offset: int = query.offset
@@ -53,9 +55,14 @@ class Query:
         if self._filter is not None:
             matches = self._filter
             found = (each for each in found if matches(each.document))
+        if self._required:
+            found = (each for each in found if self._has_required(each.document))
         results = list(found) if self._is_stored_order() else self._sorted(found)
         results = results[self._offset :]
         return results if self._limit is None else results[: self._limit]
+
+    def _has_required(self, document: Message) -> bool:
+        return all(filters.field_of(document, path) is not None for path in self._required)
 
     def _candidates(self, storage: Storage, at: int | None) -> Iterable[Found]:
         if not self._descendants:
@@ -102,8 +109,8 @@ def _check_known(query: Message) -> None:
         raise InvalidArgument("limit and offset cannot be negative.")
 
 
-def _orders(query: Message) -> list[tuple[str, bool]]:
-    """Field and "descending", the implied ones included: fields with inequalities, then the name."""
+def _orders(query: Message, required: Sequence[str]) -> list[tuple[str, bool]]:
+    """Field and "descending", the implied ones included: fields with inequalities, aggregated fields, then the name."""
     orders = []
     for order in query.order_by:
         if order.field.field_path != NAME:
@@ -113,8 +120,10 @@ def _orders(query: Message) -> list[tuple[str, bool]]:
         raise InvalidArgument(f"The query has more than {limits.FILTERS} orders.")
     last = orders[-1][1] if orders else False
     given = {field for field, _ in orders}
-    if query.HasField("where"):
-        orders += [(field, last) for field in sorted(filters.inequality_fields(query.where) - given - {NAME})]
+    implied = filters.inequality_fields(query.where) if query.HasField("where") else set()
+    for fields in (implied - {NAME}, set(required)):
+        orders += [(field, last) for field in sorted(fields - given, key=values.field_path)]
+        given |= fields
     if NAME not in given:
         orders.append((NAME, last))
     return orders
@@ -130,7 +139,10 @@ def _cursor(query: Message, name: str, orders: list[tuple[str, bool]]) -> tuple[
 
 
 class Aggregation:
-    """Counts, sums and averages over the results of a query, by alias. Raises as Query does."""
+    """Counts, sums and averages over the results of a query, by alias. Raises as Query does.
+
+    `required`: the fields that are summed or averaged; documents without one of them count for no aggregation.
+    """
 
     def __init__(self, aggregations: Sequence[Message]) -> None:
         if not 1 <= len(aggregations) <= limits.AGGREGATIONS:
@@ -143,22 +155,29 @@ class Aggregation:
             if part.WhichOneof("operator") not in ("count", "sum", "avg"):
                 raise Unimplemented(f"the aggregation {part.WhichOneof('operator')} is not implemented")
             self._parts[alias] = part
+        self.required = sorted({path for part in self._parts.values() if (path := _summed(part)) is not None})
 
     def of(self, results: Sequence[Found]) -> dict[str, Message]:
+        """`results` of a query with `required`."""
         return {alias: self._one(part, results) for alias, part in self._parts.items()}
 
     @staticmethod
     def _one(part: Message, results: Sequence[Found]) -> Message:
-        operator = part.WhichOneof("operator")
-        if operator == "count":
+        operator, path = part.WhichOneof("operator"), _summed(part)
+        if path is None:
             up_to = part.count.up_to.value if part.count.HasField("up_to") else len(results)
             return Value(integer_value=min(len(results), up_to))
-        path = getattr(part, operator).field.field_path
-        found: list[Any] = [values.number(filters.field_of(each.document, path)) for each in results]
+        found = (values.number(filters.field_of(each.document, path)) for each in results)
         numbers = [number for number in found if number is not None]
         if operator == "sum":
             return _sum(numbers)
         return Value(double_value=_total(numbers) / len(numbers)) if numbers else Value(null_value=0)
+
+
+def _summed(part: Message) -> str | None:
+    """The path of the field that an aggregation is about; a count is about none."""
+    operator = part.WhichOneof("operator")
+    return None if operator == "count" else str(getattr(part, operator).field.field_path)
 
 
 def _sum(numbers: list[int | float]) -> Message:

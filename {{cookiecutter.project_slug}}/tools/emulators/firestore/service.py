@@ -108,8 +108,8 @@ class Firestore:
         _refuse_explaining(request)
         database, parent = names.split(request.parent)
         asked = request.structured_aggregation_query
-        query = Query(database, parent, asked.structured_query)
         aggregation = Aggregation(asked.aggregations)
+        query = Query(database, parent, asked.structured_query, aggregation.required)
         with self._database.reading(request, database) as reading:
             results = self._database.results(query, reading)
         answer = of_method("RunAggregationQuery", "Response")(
@@ -165,6 +165,8 @@ class Firestore:
         touched = [commits.document_name(write) for write in request.writes]
         if len(set(touched)) < len(touched):
             raise InvalidArgument("A BatchWrite can write each document only once.")
+        for write in request.writes:
+            commits.check(database, [write])
         answer = of_method("BatchWrite", "Response")()
         for write in request.writes:
             try:

@@ -30,8 +30,8 @@ from tools.emulators.firestore.storage import Storage
 HOLD_SECONDS = 1.0
 """Real seconds that a first read waits for another transaction."""
 
-LOCK_SECONDS = 30.0
-"""Real seconds that a writer waits for readers, with `reader_locks`."""
+LOCK_SECONDS = 2.0
+"""Real seconds that a writer waits for readers before it is ABORTED, with `reader_locks`: as Google's emulator."""
 
 POLL_SECONDS = 0.05
 """How often a waiter looks whether a transaction's time on the emulators' clock is over."""
@@ -41,6 +41,9 @@ MAX_WAITING = 100
 
 CONTENTION = "Too much contention on these documents. Please try again."
 EXPIRED = "The referenced transaction has expired or is no longer valid."
+
+ID_PREFIX = b"\x0atx\x01"
+"""Of every transaction's id, also of those before a restart."""
 
 Name = tuple[str, str]
 """Database and path of a document."""
@@ -105,7 +108,7 @@ class Transactions:
         now = self._now()
         for old in [old for old in self._open.values() if self._is_over(old)]:
             self.end(old)
-        identifier = secrets.token_bytes(16)
+        identifier = ID_PREFIX + secrets.token_bytes(12)
         transaction = Transaction(identifier, database, read_only, retry or identifier, read_time, now, now)
         self._open[identifier] = transaction
         return transaction
@@ -125,7 +128,9 @@ class Transactions:
         return transaction
 
     def discard(self, identifier: bytes) -> None:
-        """Roll back; nothing happens if there is no such transaction."""
+        """Roll back; nothing happens if it has ended already. Raises InvalidArgument for what never was an id."""
+        if not identifier.startswith(ID_PREFIX):
+            raise InvalidArgument("Invalid transaction.")
         if (transaction := self._open.get(identifier)) is not None:
             self.end(transaction)
 

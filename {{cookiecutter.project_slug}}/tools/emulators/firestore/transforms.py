@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tools.emulators.firestore import values
 from tools.emulators.firestore.errors import InvalidArgument, Unimplemented
 from tools.emulators.firestore.messages import Message, Value, timestamp
@@ -10,8 +12,24 @@ INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 
 
+def check(transform: Message) -> None:
+    """What can be said before the document is known. Raises InvalidArgument, Unimplemented."""
+    values.field_path(transform.field_path)
+    match transform.WhichOneof("transform_type"):
+        case "set_to_server_value":
+            if transform.set_to_server_value != transform.REQUEST_TIME:
+                raise InvalidArgument("The server value of a transform has to be REQUEST_TIME.")
+        case "increment" | "maximum" | "minimum" as kind:
+            if values.number(getattr(transform, kind)) is None:
+                raise InvalidArgument("The operand of a numeric transform has to be a number.")
+        case "append_missing_elements" | "remove_all_from_array":
+            pass
+        case kind:
+            raise Unimplemented(f"the transform {kind} is not implemented by this emulator")
+
+
 def apply(fields: Message, transform: Message, request_time: int) -> Message:
-    """Carry out one transform on the fields of a document; the result that the client gets for it.
+    """Carry out one transform, which has passed `check`, on the fields of a document; what the client gets for it.
 
     `request_time` is the commit's, in microseconds; a server timestamp has its milliseconds only.
     """
@@ -19,8 +37,6 @@ def apply(fields: Message, transform: Message, request_time: int) -> Message:
     current = values.get(fields, path)
     match transform.WhichOneof("transform_type"):
         case "set_to_server_value":
-            if transform.set_to_server_value != transform.REQUEST_TIME:
-                raise InvalidArgument("The server value of a transform has to be REQUEST_TIME.")
             new = result = Value(timestamp_value=timestamp(request_time // 1000 * 1000))
         case "increment":
             new = result = _increment(current, transform.increment)
@@ -30,27 +46,18 @@ def apply(fields: Message, transform: Message, request_time: int) -> Message:
             new = result = _pick(current, transform.minimum, larger=False)
         case "append_missing_elements":
             new, result = _append(current, transform.append_missing_elements.values), Value(null_value=0)
-        case "remove_all_from_array":
+        case _:
             new, result = _remove(current, transform.remove_all_from_array.values), Value(null_value=0)
-        case kind:
-            raise Unimplemented(f"the transform {kind} is not implemented by this emulator")
     copy = Value()  # `new` may be a part of `fields`, which `put` changes
     copy.CopyFrom(new)
     values.put(fields, path, copy)
     return result
 
 
-def _operand(operand: Message) -> int | float:
-    number = values.number(operand)
-    if number is None:
-        raise InvalidArgument("The operand of a numeric transform has to be a number.")
-    return number
-
-
 def _increment(current: Message | None, operand: Message) -> Message:
     """A field that is no number counts as absent; integers stay within 64 bits."""
-    by, now = _operand(operand), values.number(current)
-    if now is None:
+    by, now = values.number(operand), values.number(current)
+    if now is None or by is None:
         return operand
     total = now + by
     return values.of_number(min(max(total, INT64_MIN), INT64_MAX) if isinstance(total, int) else total)
@@ -58,10 +65,10 @@ def _increment(current: Message | None, operand: Message) -> Message:
 
 def _pick(current: Message | None, operand: Message, *, larger: bool) -> Message:
     """Equal values leave the field as it is; NaN wins over every number."""
-    other, now = _operand(operand), values.number(current)
-    if now is None:
+    other, now = values.number(operand), values.number(current)
+    if now is None or other is None:
         return operand
-    if other != other or (other > now if larger else other < now):
+    if math.isnan(other) or (other > now if larger else other < now):
         return operand
     return current
 

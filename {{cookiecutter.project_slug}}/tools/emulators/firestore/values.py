@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tools.emulators.firestore import limits, names
 from tools.emulators.firestore.errors import InvalidArgument, Unimplemented
@@ -117,30 +117,51 @@ def number(value: Message | None) -> int | float | None:
             return None
 
 
-def of_number(number: int | float) -> Message:
+def of_number(number: float) -> Message:
     return Value(integer_value=number) if isinstance(number, int) else Value(double_value=number)
 
 
-def check_document(path: str, fields: Message) -> None:
-    """Bring the fields of a document into the form that is stored, and refuse what Firestore refuses.
+class Measure(NamedTuple):
+    """What the fields of a document count: bytes, bytes of the longest value, entries in the automatic indexes."""
 
-    Timestamps are cut to microseconds. Raises InvalidArgument beyond a limit.
+    size: int
+    longest: int
+    entries: int
+
+
+def measure(fields: Message) -> Measure:
+    """Bring fields into the form that is stored, and refuse what is malformed, whatever becomes of it.
+
+    Timestamps are cut to microseconds. Raises InvalidArgument.
     """
     check = _Check()
-    size = names.size_of(path) + 32 + check.map(fields, 0, 0)
+    return Measure(check.map(fields, 0, 0), check.longest, check.entries)
+
+
+def check_lengths(measured: Measure) -> None:
+    """Raises InvalidArgument for a value that is too long in any document."""
+    if measured.longest > limits.VALUE_BYTES:
+        raise InvalidArgument(f"The value of a property is longer than {limits.VALUE_BYTES} bytes.")
+
+
+def check_document(path: str, measured: Measure) -> None:
+    """Raises InvalidArgument for a document that is too large, as a whole or in one value."""
+    check_lengths(measured)
+    size = names.size_of(path) + 32 + measured.size
     if size > limits.DOCUMENT_BYTES:
         raise InvalidArgument(
             f"Document '{path}' cannot be written because its size ({size:,} bytes) exceeds the maximum allowed size "
             f"of {limits.DOCUMENT_BYTES:,} bytes."
         )
-    if check.entries > limits.INDEX_ENTRIES:
-        raise InvalidArgument(f"too many index entries for document '{path}': {check.entries:,}")
+    if measured.entries > limits.INDEX_ENTRIES:
+        raise InvalidArgument(f"too many index entries for document '{path}': {measured.entries:,}")
 
 
 class _Check:
-    """Walks the fields of one document; `entries` counts its entries in the automatic indexes."""
+    """Walks the fields of one document."""
 
     def __init__(self) -> None:
+        self.longest = 0
         self.entries = 0
 
     def map(self, fields: Message, depth: int, prefix: int) -> int:
@@ -180,8 +201,9 @@ class _Check:
                 case "array_value":
                     raise InvalidArgument("Cannot convert an array value in an array value.")
                 case "map_value":
-                    inner = _Check()  # members of an element have no index entries of their own
-                    size += inner.map(element.map_value.fields, depth + 1, 0)
+                    entries = self.entries
+                    size += self.map(element.map_value.fields, depth + 1, 0)
+                    self.entries = entries  # members of an element have none of their own
                 case _:
                     size += self.scalar(element)
         if len(elements) > limits.INDEX_ENTRIES - self.entries:
@@ -196,7 +218,7 @@ class _Check:
                 value.timestamp_value.nanos -= value.timestamp_value.nanos % 1000
                 return 8
             case "string_value":
-                return self._long(len(value.string_value.encode()) + 1)
+                return self._long(len(value.string_value.encode())) + 1
             case "bytes_value":
                 return self._long(len(value.bytes_value))
             case "reference_value":
@@ -210,8 +232,6 @@ class _Check:
             case kind:
                 raise Unimplemented(f"{kind} is not implemented by this emulator")
 
-    @staticmethod
-    def _long(size: int) -> int:
-        if size > limits.VALUE_BYTES:
-            raise InvalidArgument(f"The value of a property is longer than {limits.VALUE_BYTES} bytes.")
+    def _long(self, size: int) -> int:
+        self.longest = max(self.longest, size)
         return size
