@@ -28,6 +28,7 @@ from tools.emulators.http_faults import HttpFaults
 from tools.emulators.receivers import Ledger, Receivers
 from tools.emulators.scheduler import Attempt, Execution, Scheduler
 from tools.emulators.services import Guard, Service, free_port
+from tools.emulators.sinks import Sinks
 from tools.emulators.tokens import Tokens
 from tools.errors import UserError
 from tools.settings import Settings, load
@@ -204,14 +205,20 @@ class Chain:
         from_cloud = HttpFaults(host, self.plan, self.clock, self.processes, caller_is_a_process=False)
         front = Front(host, from_cloud, self.tokens, self.clock, self.log, self._billing)
         urls = {name: f"http://127.0.0.1:{bound.getsockname()[1]}" for name, bound in listening.items()}
-        for spec in environment.specs(self.settings, self.project, urls["receivers"], self._address_for):
+        sinks = Sinks(self.state, self.ledger, self.clock, self.settings.project, self.settings.region)
+        self._open.callback(sinks.stop)
+        for spec in environment.specs(
+            self.settings, self.project, urls["receivers"], self._address_for, sinks, self._wire
+        ):
             service = Service(spec, self.clock, self.log, self._collector, guard)
             self.services[spec.name] = service
             route = Route(service, urls[spec.name], environment.invokers(self.settings, spec.name))
             host.add(front.part(route), listening[spec.name])
         self._open.callback(self._stop_services)
         from_steps = HttpFaults(host, self.plan, self.clock, self.processes, caller_is_a_process=True)
-        self.receivers = Receivers(self.ledger, from_steps, self.clock, self.log, environment.receivers(self.settings))
+        self.receivers = Receivers(
+            self.ledger, from_steps, self.clock, self.log, environment.receivers(self.settings), sinks.face
+        )
         host.add(self.receivers.part, listening["receivers"])
         self.urls = urls
         host.start()
@@ -227,6 +234,9 @@ class Chain:
     def _address_for(self, caller: str, callee: str) -> str:
         """Where `caller` finds Firestore or Workflows: at its own wire."""
         upstream = self.firestore_address if callee == storage.NAME else self.workflows.grpc_address
+        return self._wire(caller, callee, upstream)
+
+    def _wire(self, caller: str, callee: str, upstream: str) -> str:
         if not self._wired:
             return upstream
         from tools.emulators.wire import GrpcWire

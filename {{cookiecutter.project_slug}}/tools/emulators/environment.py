@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from tools.emulators.scheduler import Job, RetryPolicy
 from tools.emulators.services import Spec, function
+from tools.emulators.sinks import Sinks
 from tools.emulators.storage import NAME as FIRESTORE
 from tools.settings import Settings, workflow_environment
 
@@ -17,6 +19,9 @@ SCHEDULER = "scheduler"
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "SSL_CERT_FILE", "SYSTEMROOT")
 """Of this shell's own environment: no more, so that nothing works here by a variable that the cloud does not have."""
+
+Wire = Callable[[str, str, str], str]
+"""(caller, callee, host:port of the callee) -> host:port for the caller."""
 
 AddressFor = Callable[[str, str], str]
 """(caller, callee) -> host:port."""
@@ -66,7 +71,9 @@ def workflow_env(settings: Settings, urls: Mapping[str, str]) -> dict[str, str]:
     return workflow_environment({step: urls[step] for step in settings.steps})
 
 
-def specs(settings: Settings, project: Path, receivers_url: str, address_for: AddressFor) -> list[Spec]:
+def specs(
+    settings: Settings, project: Path, receivers_url: str, address_for: AddressFor, sinks: Sinks, wire: Wire
+) -> list[Spec]:
     """The proxy and every step."""
     proxy = {
         **_common(settings, project, PROXY, address_for),
@@ -76,10 +83,13 @@ def specs(settings: Settings, project: Path, receivers_url: str, address_for: Ad
     found = [function(PROXY, project / "proxy" / "main.py", proxy, project, settings.proxy_timeout)]
     for step in settings.steps.values():
         stand_ins = {name: f"{receivers_url}/{step.name}/{name}" for name in step.receivers}
+        words = step.entries["SINKS"].value if "SINKS" in step.entries else ""
+        there = sinks.environment(step.name, words, receivers_url, partial(wire, step.name))
         env = {
             **_common(settings, project, step.name, address_for),
             **settings.step_environment(step.name, stand_ins),
             **{secret.name: os.environ.get(secret.name, f"local-{secret.secret}") for secret in step.secrets},
+            **{name: value for name, value in there.items() if not settings.value(name)},
             "THREADS": str(step.threads),
         }
         found.append(function(step.name, step.folder / "main.py", env, project, step.timeout))

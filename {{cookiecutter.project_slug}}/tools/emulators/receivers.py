@@ -7,6 +7,8 @@ effect each time. The ledger is a file of JSON lines, written before the answer:
     POST|PUT|PATCH|DELETE  <url>[/any/path]   an effect
     GET                    <url>/effects/KEY  the answer that the key got, or 404: for a step's `verify`
     GET                    <url>              the ledger of this receiver
+
+Below a step's own address lie the stand-ins of `sinks`, too: `/<step>/storage/...`.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -100,17 +102,30 @@ class Ledger:
             self._first[row["receiver"], row["key"]] = row
 
 
+class Face(Protocol):
+    """A stand-in for a service with an HTTP API of its own (see `sinks`). `path` is as it came, still quoted."""
+
+    def answer(self, step: str, request: Request, path: str, body: bytes) -> Response: ...
+
+
 class Receivers:
     """Serves every receiver of every step on one port: `/<step>/<SETTING>`. Faults: hop `<step>-><SETTING>`."""
 
     def __init__(
-        self, ledger: Ledger, faults: HttpFaults, clock: Clock, log: EventLog, known: Mapping[str, frozenset[str]]
+        self,
+        ledger: Ledger,
+        faults: HttpFaults,
+        clock: Clock,
+        log: EventLog,
+        known: Mapping[str, frozenset[str]],
+        face: Callable[[str], Face | None] = lambda _: None,
     ) -> None:
         self._ledger = ledger
         self._faults = faults
         self._clock = clock
         self._log = log
         self._known = known
+        self._face = face
 
     def ledger(self) -> list[Row]:
         return self._ledger.rows()
@@ -121,11 +136,15 @@ class Receivers:
     async def part(self, request: Request) -> Response | None:
         _, step, receiver, path = (request.url.path + "///").split("/", 3)
         path = "/" + path.strip("/")
-        if receiver not in self._known.get(step, ()):
+        face = self._face(receiver)
+        if face is None and receiver not in self._known.get(step, ()):
             return _problem(404, "unknown", f"no receiver {step}/{receiver} here")
         body = await request.body()
 
         async def deliver() -> Response:
+            if face is not None:
+                raw = request.scope["raw_path"].decode("ascii").removeprefix(f"/{step}/{receiver}")
+                return face.answer(step, request, raw, body)
             if request.method in ("GET", "HEAD"):
                 return self._look(receiver, path)
             return self._effect(request, step, receiver, path, body)
