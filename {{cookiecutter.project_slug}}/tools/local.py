@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ def local(port: int, firestore: str, paused: bool) -> None:
         ended = _until_signalled()
         try:
             with chain:
-                announce(STATE, _where(chain))
+                announce(STATE, where(chain))
                 _welcome(chain, paused, time.monotonic() - began)
                 ended.wait()
                 out.print("stopping ...", style="dim")
@@ -62,7 +63,7 @@ def _until_signalled() -> threading.Event:
     return ended
 
 
-def _where(chain: Chain) -> Running:
+def where(chain: Chain) -> Running:
     return Running(
         pid=os.getpid(),
         firestore=chain.firestore_address,
@@ -99,3 +100,43 @@ def _welcome(chain: Chain, paused: bool, seconds: float) -> None:
 def test(arguments: tuple[str, ...]) -> None:
     """Run the project's tests; ARGUMENTS go to pytest."""
     sys.exit(subprocess.call([sys.executable, "-m", "pytest", *(arguments or ["tests"])], cwd=ROOT))
+
+
+@click.command()
+@click.option("--key", metavar="K", help="A run by hand under a key of your own: the same key is the same run.")
+@click.option(
+    "--slot", metavar="T", help="The run of this scheduled instant (RFC 3339), as the Scheduler would name it."
+)
+@click.option("--firestore", default="embedded", show_default=True, metavar="embedded|official|HOST:PORT")
+def run(key: str | None, slot: str | None, firestore: str) -> None:
+    """Start one run and wait for its end: on the chain of `./pipeline local`, or on one that is started for it.
+
+    Without an option, a run by hand under a new key. A run that exists is not started again.
+    """
+    from exactly_once.identity import manual_run, slot_run
+    from tools.running import Runner
+    from tools.settings import load
+
+    if key and slot:
+        raise click.UsageError("--key and --slot say two different things: give one of them")
+    settings = load(ROOT)
+    if slot:
+        wanted = slot_run(settings.pipeline, settings.scope, settings.job, _instant(slot), settings.time_zone)
+    else:
+        wanted = manual_run(
+            settings.pipeline, settings.scope, key or _new_key(), job=settings.job, zone=settings.time_zone
+        )
+    sys.exit(0 if Runner(settings, firestore).run(wanted) else 1)
+
+
+def _new_key() -> str:
+    return f"by hand {datetime.now(UTC).isoformat(timespec='milliseconds')}"
+
+
+def _instant(text: str) -> datetime:
+    from exactly_once.identity import parse_instant
+
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--slot") from None

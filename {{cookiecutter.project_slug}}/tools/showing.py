@@ -39,7 +39,7 @@ class Lines:
     def __call__(self, event: dict[str, Any]) -> None:
         name = str(event.get("event", ""))
         severity = str(event.get("severity", "INFO"))
-        if name in HIDDEN:
+        if name in HIDDEN or event.get("ready"):
             return
         if trace := _traceback(event):
             self._out.print(Text(f"{event['service']}: {trace}", style="red"))
@@ -61,7 +61,8 @@ class Lines:
 
 
 def _details(event: dict[str, Any]) -> str:
-    parts = [f"{name}={event[name]}" for name in DETAILS if event.get(name) not in (None, "", event["service"])]
+    shown = {**event, "key": str(event.get("key") or "")[:12]}
+    parts = [f"{name}={shown[name]}" for name in DETAILS if shown.get(name) not in (None, "", event["service"])]
     known = "event" in event and (parts or "run_id" in event or str(event["event"]).startswith("process."))
     return " ".join(parts) if known else str(event.get("message", event.get("data", "")))
 

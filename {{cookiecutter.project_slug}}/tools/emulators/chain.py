@@ -37,6 +37,10 @@ FIRST_PORT = 8700
 """Of `local`: proxy, then the steps in order, receivers, Workflows (REST, gRPC), Firestore."""
 
 
+ACTIVE = ("ACTIVE", "QUEUED")
+"""States of an execution that has not ended."""
+
+
 class WorkflowError(UserError):
     """The workflow's source cannot be deployed; the text has a finding a line."""
 
@@ -106,6 +110,8 @@ class Chain:
         self._cron = cron
         self._ports = ports
         self._open = ExitStack()
+        self._forgotten: set[str] = set()
+        self._front_urls: set[str] = set()
 
     # --- life
 
@@ -173,8 +179,11 @@ class Chain:
         if self._choice not in ("embedded", "official"):
             self.firestore_address = self._choice
             return
-        start = storage.embedded if self._choice == "embedded" else storage.official
-        self.firestore = start(self.state, self._firestore_port, self.log, self._collector, guard)
+        port, log, collector = self._firestore_port, self.log, self._collector
+        if self._choice == "embedded":
+            self.firestore = storage.embedded(self.state, port, log, collector, guard)
+        else:
+            self.firestore = storage.official(port, log, collector, guard)
         self._open.callback(self.firestore.stop)
         self.firestore_address = self.firestore.address
 
@@ -182,7 +191,7 @@ class Chain:
         from tools.emulators.workflows.api import WorkflowsServer
         from tools.emulators.workflows.transport import HttpTransport
 
-        transport = HttpTransport(self.clock, marks=lambda url: any(url.startswith(f"{own}/") for own in self._urls()))
+        transport = HttpTransport(self.clock, marks=self._is_ours)
         self.workflows = WorkflowsServer(
             self.state, self.clock, transport, self.tokens, log=self._workflow_event, firestore=self.firestore_address
         )
@@ -221,6 +230,7 @@ class Chain:
         )
         host.add(self.receivers.part, listening["receivers"])
         self.urls = urls
+        self._front_urls.update(url for name, url in urls.items() if name in self.services)
         host.start()
         self.deploy()
 
@@ -228,8 +238,10 @@ class Chain:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(Service.stop, self.services.values()))
 
-    def _urls(self) -> list[str]:
-        return [url for name, url in self.urls.items() if name != "receivers"]
+    def _is_ours(self, url: str) -> bool:
+        """Whether the front serves `url`, and so marks the work on it."""
+        root = "/".join(url.partition("?")[0].split("/")[:3])
+        return root in self._front_urls
 
     def _address_for(self, caller: str, callee: str) -> str:
         """Where `caller` finds Firestore or Workflows: at its own wire."""
@@ -291,12 +303,43 @@ class Chain:
             found += page["executions"]
             token = page.get("nextPageToken", "")
             if not token:
-                return found[::-1]
+                return [execution for execution in found[::-1] if execution["name"] not in self._forgotten]
+
+    def reset(self) -> None:
+        """As it was after `start`, for another run: no faults, documents, executions, effects or events.
+
+        Processes that were killed or frozen are there again; time goes on.
+        """
+        from tools.database import clear
+
+        self.plan.clear()
+        for execution in self.executions():
+            if execution["state"] in ACTIVE:
+                self.workflows.executions.cancel_execution({"name": execution["name"]})
+        for service in self.services.values():
+            service.resume()
+            service.ensure()
+        self._quiet()
+        with self.database() as client:
+            clear(client)
+        self._forgotten.update(execution["name"] for execution in self.executions())
+        self.receivers.clear()
+        self._collector.drain()
+        self.log.clear()
+
+    def _quiet(self, seconds: float = 30.0) -> None:
+        """Until no body is at work any more; what does not end in time is killed."""
+        until = time.monotonic() + seconds
+        for service in self.services.values():
+            while service.open:
+                if time.monotonic() > until:
+                    service.restart()
+                time.sleep(0.005)
 
     def settle(self, seconds: float = 120.0) -> bool:
         """Wait until no execution is active; False if one still is after `seconds` of real time."""
         until = time.monotonic() + seconds
-        while any(execution["state"] in ("ACTIVE", "QUEUED") for execution in self.executions()):
+        while any(execution["state"] in ACTIVE for execution in self.executions()):
             if time.monotonic() > until:
                 return False
             time.sleep(0.01)

@@ -85,12 +85,12 @@ class Collector:
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
         self._thread.start()
 
-    def watch(self, pipe: BinaryIO, service: str, stream: str, ended: Callable[[], None] | None = None) -> None:
-        """Read `pipe` from now on; `ended` is called once, when every process has closed its other end."""
+    def watch(self, pipe: BinaryIO, service: str, stream: str) -> None:
+        """Read `pipe` from now on, until every process has closed its other end."""
         os.set_blocking(pipe.fileno(), False)
         with self._lock:
             self._rests[pipe.fileno()] = b""
-            self._selector.register(pipe, selectors.EVENT_READ, (service, stream, ended))
+            self._selector.register(pipe, selectors.EVENT_READ, (service, stream))
         os.write(self._wake_write, b".")
 
     def drain(self) -> None:
@@ -123,7 +123,7 @@ class Collector:
                     self._read(key)
 
     def _read(self, key: selectors.SelectorKey) -> None:
-        service, stream, ended = key.data
+        service, stream = key.data
         data = os.read(key.fd, 1 << 16)
         *lines, rest = (self._rests[key.fd] + data).split(b"\n")
         if not data and rest:
@@ -135,8 +135,6 @@ class Collector:
             self._selector.unregister(key.fileobj)
             del self._rests[key.fd]
             key.fileobj.close()  # type: ignore[union-attr]
-            if ended:
-                ended()
 
     def _line(self, service: str, stream: str, line: str) -> None:
         if not line.strip():

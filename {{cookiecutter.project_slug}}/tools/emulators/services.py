@@ -208,6 +208,11 @@ class Service:
     def name(self) -> str:
         return self.spec.name
 
+    @property
+    def open(self) -> int:
+        """Requests whose body has not ended, over all instances."""
+        return sum(instance.open for instance in self.instances)
+
     def ensure(self) -> Instance:
         """The instance for the next request; blocks while one starts. Raises StartError."""
         with self._lock:

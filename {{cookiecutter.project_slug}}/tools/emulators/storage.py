@@ -24,6 +24,11 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "firestore"
 """The name among services, events and faults."""
 
+JAR = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar"
+MAIN_CLASS = "com.google.cloud.datastore.emulator.firestore.CloudFirestore"
+JAVA_FLAGS = ("-Duser.language=en", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""A small heap and a quick start."""
+
 DATABASE_FILE = "firestore.db"
 OFFSET_FILE = "clock"
 
@@ -90,14 +95,18 @@ def embedded(state: Path, port: int, log: EventLog, collector: Collector, guard:
     return FirestoreProcess(command, port, log, collector, guard)
 
 
-def official(state: Path, port: int, log: EventLog, collector: Collector, guard: Guard) -> FirestoreProcess:
+def official(port: int, log: EventLog, collector: Collector, guard: Guard) -> FirestoreProcess:
     """Google's emulator; it keeps nothing when it ends. Raises NoEmulatorError."""
     if not shutil.which("java"):
-        raise NoEmulatorError("Google's Firestore emulator needs Java (a JRE of version 21 or later on PATH)")
+        raise NoEmulatorError("Google's Firestore emulator needs Java (version 21 or later on PATH)")
     gcloud = shutil.which("gcloud")
-    if not gcloud:
-        raise NoEmulatorError("Google's Firestore emulator needs gcloud: https://cloud.google.com/sdk/docs/install")
-    command = [gcloud, "--quiet", "emulators", "firestore", "start", f"--host-port=127.0.0.1:{port}"]
+    jar = Path(gcloud).resolve().parents[1] / JAR if gcloud else None
+    if jar is None or not jar.exists():
+        raise NoEmulatorError(
+            "Google's Firestore emulator is not installed: gcloud components install cloud-firestore-emulator "
+            "(or start it elsewhere and give its host:port)"
+        )
+    command = ["java", *JAVA_FLAGS, "-cp", str(jar), MAIN_CLASS, "--host", "127.0.0.1", "--port", str(port)]
     return FirestoreProcess(command, port, log, collector, guard)
 
 
