@@ -11,16 +11,6 @@ from google.api_core import exceptions
 from google.cloud.firestore_v1.field_path import FieldPath
 
 
-@pytest.fixture
-def firestore(firestore_host: str, connect: Any) -> Any:
-    return connect(firestore_host)
-
-
-@pytest.fixture
-def document(firestore: Any, collection: str) -> Any:
-    return firestore.collection(collection).document("a")
-
-
 def test_create_answers_with_its_update_time(document: Any) -> None:
     written = document.create({"x": 1})
     found = document.get()

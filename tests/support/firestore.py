@@ -129,6 +129,17 @@ def client(address: str, project: str = "test-project", database: str = "(defaul
         return made
 
 
+def async_client(address: str, project: str = "test-project") -> Any:
+    """The async client for one server; call it within a running event loop."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import firestore
+
+    with _emulator_host(address):
+        made = firestore.AsyncClient(project=project, credentials=AnonymousCredentials())
+        _ = made._firestore_api
+        return made
+
+
 @contextlib.contextmanager
 def _emulator_host(address: str) -> Iterator[None]:
     before = os.environ.get("FIRESTORE_EMULATOR_HOST")

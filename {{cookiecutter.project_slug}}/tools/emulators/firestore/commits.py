@@ -46,11 +46,11 @@ class Checked:
 def check(database: str, writes: Sequence[Message]) -> list[Checked]:
     """The writes of one commit. Raises InvalidArgument, Unimplemented: then nothing has happened."""
     checked = [_check_one(database, write) for write in writes]
-    earlier: dict[str, Message] = {}
+    earlier: dict[str, list[Message]] = {}
     for write in checked:
         if write.path in earlier:
             _check_repeated(earlier[write.path], write.message)
-        earlier[write.path] = write.message
+        earlier.setdefault(write.path, []).append(write.message)
     return checked
 
 
@@ -76,15 +76,15 @@ def _check_one(database: str, write: Message) -> Checked:
     return Checked(path, write, found, measured if is_whole else None)
 
 
-def _check_repeated(previous: Message, write: Message) -> None:
+def _check_repeated(earlier: Sequence[Message], write: Message) -> None:
     """Several writes to one document in a commit: only what Firestore can collapse into one change."""
     condition = write.current_document.WhichOneof("condition_type")
-    was_deleted = previous.WhichOneof("operation") == "delete"
+    was_deleted = earlier[-1].WhichOneof("operation") == "delete"
     if condition == "exists" and not write.current_document.exists and not was_deleted:
         raise InvalidArgument("Cannot insert an entity that an earlier write in the same request touches.")
     if condition == "exists" and write.current_document.exists and was_deleted:
         raise InvalidArgument("Cannot delete then update an entity in the same request.")
-    if condition == "update_time" and previous.current_document != write.current_document:
+    if condition == "update_time" and earlier[0].current_document != write.current_document:
         raise InvalidArgument("Cannot collapse mutations with different version preconditions.")
 
 
