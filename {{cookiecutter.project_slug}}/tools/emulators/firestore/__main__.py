@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import signal
 import sys
 import time
@@ -59,6 +60,13 @@ def parser() -> argparse.ArgumentParser:
         help="what a transaction has read is locked against every writer until it ends, even if its client is dead",
     )
     parser.add_argument(
+        "--lock-wait",
+        type=float,
+        default=2.0,
+        metavar="SECONDS",
+        help="with --reader-locks: how long a writer waits before it is ABORTED",
+    )
+    parser.add_argument(
         "--sync",
         choices=("off", "normal", "full"),
         default="normal",
@@ -85,6 +93,7 @@ def _clock(file: Path | None) -> Callable[[], float]:
 def main() -> None:
     arguments = parser().parse_args()
     load_messages_alone()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is said in our own words
     from tools.emulators.firestore import server, ttl
     from tools.emulators.firestore.errors import FirestoreError, StorageError
     from tools.emulators.firestore.transactions import Limits
@@ -95,7 +104,7 @@ def main() -> None:
         port=arguments.port,
         now=_clock(arguments.clock_file),
         synchronous=arguments.sync,
-        limits=Limits(arguments.idle_limit, arguments.total_limit),
+        limits=Limits(arguments.idle_limit, arguments.total_limit, arguments.lock_wait),
         reader_locks=arguments.reader_locks,
         ttl=tuple(arguments.ttl),
         ttl_delay=ttl.DELAY_SECONDS if arguments.ttl_delay is None else arguments.ttl_delay,

@@ -82,10 +82,11 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds on the emulators' clock."""
+    """`idle` and `total` are seconds on the emulators' clock, `lock_wait` real ones."""
 
     idle: float = limits.TRANSACTION_IDLE_SECONDS
     total: float = limits.TRANSACTION_SECONDS
+    lock_wait: float = LOCK_SECONDS
 
 
 class Transactions:
@@ -175,7 +176,7 @@ class Transactions:
         if not self._reader_locks:
             return
         wanted = set(names)
-        until = time.monotonic() + LOCK_SECONDS
+        until = time.monotonic() + self._limits.lock_wait
         if writer is not None:
             writer.wants = wanted
         while others := {other for name in wanted for other in self._others(name, writer)}:
