@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
 STYLES = {
@@ -35,16 +34,25 @@ class Lines:
     def __init__(self, out: Console, only_problems: bool = False) -> None:
         self._out = out
         self._only_problems = only_problems
+        self._shown: set[tuple[str, str]] = set()
 
     def __call__(self, event: dict[str, Any]) -> None:
         name = str(event.get("event", ""))
         severity = str(event.get("severity", "INFO"))
         if name in HIDDEN or event.get("ready"):
             return
-        if trace := _traceback(event):
-            self._out.print(Text(f"{event['service']}: {trace}", style="red"))
+        if trace := event.get("traceback"):
+            self._trace(event["service"], str(trace))
+        if name == "process.broken" or event.get("stream") == "stderr":
+            self._out.print(Text(f"{event['service']}: {event['message']}", style="red"), soft_wrap=True)
         elif not self._only_problems:
             self._out.print(self._line(event, name, severity), soft_wrap=True)
+
+    def _trace(self, service: str, trace: str) -> None:
+        """In full the first time; a step that is called again fails again in the same way."""
+        if (service, trace) not in self._shown:
+            self._shown.add((service, trace))
+            self._out.print(Text(f"{service}: {trace.rstrip()}", style="red"), soft_wrap=True)
 
     def _line(self, event: dict[str, Any], name: str, severity: str) -> Text:
         line = Text()
@@ -65,16 +73,3 @@ def _details(event: dict[str, Any]) -> str:
     parts = [f"{name}={shown[name]}" for name in DETAILS if shown.get(name) not in (None, "", event["service"])]
     known = "event" in event and (parts or "run_id" in event or str(event["event"]).startswith("process."))
     return " ".join(parts) if known else str(event.get("message", event.get("data", "")))
-
-
-def _traceback(event: dict[str, Any]) -> str | None:
-    """What a body or a process that broke has to say: a traceback in a message, or a line of stderr."""
-    message = str(event.get("message", ""))
-    if event.get("event") == "output" and event.get("stream") == "stderr":
-        return message
-    return message if "Traceback (most recent call last)" in message or event.get("event") == "process.broken" else None
-
-
-def plain(text: str) -> str:
-    """Text without any meaning for rich's markup."""
-    return escape(text)
