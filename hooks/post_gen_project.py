@@ -72,6 +72,8 @@ ORDERS = (
     "functions/publish_report/main.py",
     "functions/publish_report/step.env",
     "functions/publish_report/requirements.txt",
+    "data/small/orders.csv",
+    "data/small/stock.csv",
     "data/load.py",
     "data/orders.csv",
     "data/stock.csv",
@@ -140,7 +142,8 @@ def choose_example(example: str, root: Path) -> None:
     if example == "none":
         for name in ORDERS:
             (root / name).unlink(missing_ok=True)
-        for folder in {(root / name).parent for name in ORDERS}:
+        folders = {folder for name in ORDERS for folder in (root / name).parents if folder.is_relative_to(root)}
+        for folder in sorted(folders - {root}, reverse=True):  # the inner ones first
             with contextlib.suppress(OSError):  # not there, or holds something of the user's
                 folder.rmdir()
         shutil.copytree(root / "examples" / "none", root, dirs_exist_ok=True)

@@ -136,7 +136,7 @@ class Receiver:
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
+            def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 receiver.calls.append((self.path, self.headers["Idempotency-Key"], body))
                 answer = receiver.answers.pop(0) if len(receiver.answers) > 1 else receiver.answers[0]
