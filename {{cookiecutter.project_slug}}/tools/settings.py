@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from tools.errors import UserError
+
 SETTINGS = "settings.env"
 STEP_SETTINGS = "step.env"
 
@@ -53,7 +55,7 @@ RESERVED = frozenset(
 """Names in a function's environment that a setting of one's own must not take."""
 
 
-class SettingsError(Exception):
+class SettingsError(UserError):
     """A settings file cannot be used; the text is one line with file, line, what is wrong and what to write."""
 
 
