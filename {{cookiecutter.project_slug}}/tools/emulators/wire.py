@@ -99,18 +99,20 @@ class GrpcWire:
         self._clock = clock
         self._processes = processes
 
-    def start(self) -> str:
-        """The address (host:port) to give to the caller."""
+    def start(self, port: int = 0) -> str:
+        """The address (host:port) to give to the caller. Raises OSError if `port` (0: any free one) is in use."""
+        self._front = _Front()
+        address = self._front.listen(port)
         self._channel = grpc.insecure_channel(self._upstream, options=CHANNEL_OPTIONS)
         self._server = grpc.server(
             futures.ThreadPoolExecutor(WORKERS, thread_name_prefix=f"wire-{self._caller}"),
             handlers=[_Relay(self._serve)],
             options=[MAX_MESSAGE],
         )
-        port = self._server.add_insecure_port("127.0.0.1:0")
+        relay = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()
-        self._front = _Front(port)
-        return self._front.start()
+        self._front.start(relay)
+        return address
 
     def stop(self) -> None:
         """Cut every connection; calls under way go on to their end but are answered to nobody."""
@@ -281,15 +283,17 @@ class _Relay(grpc.GenericRpcHandler):
 class _Front:
     """Forwards TCP connections to a local port and can cut them all."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
 
-    def start(self) -> str:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._accept, name="wire-front", daemon=True).start()
+    def listen(self, port: int) -> str:
+        self._listener = socket.create_server(("127.0.0.1", port))
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def start(self, relay: int) -> None:
+        """Forward what comes, and has come, to this port."""
+        threading.Thread(target=self._accept, args=(relay,), name="wire-front", daemon=True).start()
 
     def cut(self) -> None:
         """Close every connection under whatever is going over it."""
@@ -305,13 +309,13 @@ class _Front:
         self._listener.close()
         self.cut()
 
-    def _accept(self) -> None:
+    def _accept(self, port: int) -> None:
         while True:
             try:
                 caller, _ = self._listener.accept()
             except OSError:
                 return
-            relay = socket.create_connection(("127.0.0.1", self._port))
+            relay = socket.create_connection(("127.0.0.1", port))
             for connection in (caller, relay):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:

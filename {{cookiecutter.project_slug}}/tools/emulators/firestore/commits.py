@@ -82,10 +82,20 @@ def _check_repeated(earlier: Sequence[Message], write: Message) -> None:
     was_deleted = earlier[-1].WhichOneof("operation") == "delete"
     if condition == "exists" and not write.current_document.exists and not was_deleted:
         raise InvalidArgument("Cannot insert an entity that an earlier write in the same request touches.")
-    if condition == "exists" and write.current_document.exists and was_deleted:
+    if was_deleted and _needs_a_document(write):
         raise InvalidArgument("Cannot delete then update an entity in the same request.")
     if condition == "update_time" and earlier[0].current_document != write.current_document:
         raise InvalidArgument("Cannot collapse mutations with different version preconditions.")
+
+
+def _needs_a_document(write: Message) -> bool:
+    match write.current_document.WhichOneof("condition_type"):
+        case "exists":
+            return bool(write.current_document.exists)
+        case "update_time":
+            return bool(write.WhichOneof("operation") != "delete")
+        case _:
+            return False
 
 
 @dataclass
