@@ -26,9 +26,12 @@ COMMANDS = {
     "load": Entry("tools.loading", "load", "Check a file of data and load it into Firestore."),
     "demo": Entry("tools.demo", "demo", "Run one slot under duplicates and faults, and print its receipt."),
     "run-workflow": Entry("tools.workflow_file", "run_workflow", "Run one workflow file by itself and print its result."),
+    "prove": Entry("tools.prove.command", "command", "Run this pipeline under every fault at every hop, and compare."),
     "add-step": Entry("tools.steps", "add_step", "Add a step from a template, and its call in the workflow."),
     "remove-step": Entry("tools.steps", "remove_step", "Remove a step and its call in the workflow."),
     "list-templates": Entry("tools.steps", "list_templates", "List the templates that add-step knows."),
+    "check": Entry("tools.check.command", "check", "Find what would go wrong in the cloud, and what a month costs."),
+    "firestore": Entry("tools.firestore_command", "firestore", "Run Firestore by itself, for any client."),
     "test": Entry("tools.local", "test", "Run the project's tests."),
 }
 
