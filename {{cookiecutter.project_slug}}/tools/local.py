@@ -34,6 +34,7 @@ def local(port: int, firestore: str, paused: bool) -> None:
     """
     from tools.emulators.chain import Chain
     from tools.showing import Lines, console
+    from tools.watching import watching
 
     out = console()
     began = time.monotonic()
@@ -42,7 +43,7 @@ def local(port: int, firestore: str, paused: bool) -> None:
         chain.log.listen(Lines(out))
         ended = _until_signalled()
         try:
-            with chain:
+            with chain, watching(chain):
                 announce(STATE, where(chain))
                 _welcome(chain, paused, time.monotonic() - began)
                 ended.wait()

@@ -19,11 +19,12 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tools.emulators.clock import Clock
+from tools.errors import UserError
 
 Part = Callable[[Request], Awaitable[Response | None]]
 
 
-class PortInUseError(OSError):
+class PortInUseError(UserError):
     """Something listens on the port already; the text names it."""
 
 

@@ -22,11 +22,12 @@ from cronsim import CronSim, CronSimError
 from tools.emulators.clock import Clock
 from tools.emulators.events import EventLog
 from tools.emulators.tokens import Tokens
+from tools.errors import UserError
 
 USER_AGENT = "Google-Cloud-Scheduler"
 
 
-class ScheduleError(ValueError):
+class ScheduleError(UserError):
     """Not a schedule that Cloud Scheduler takes as unix-cron; the text says why."""
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tools.emulators.clock import Clock, Hold
 from tools.emulators.events import Collector, EventLog
+from tools.errors import UserError
 
 START_SECONDS = 60.0
 """Real seconds that a process may take until it answers; Cloud Run gives a container four minutes."""
@@ -34,7 +35,7 @@ PORTS = range(15_000, 30_000)
 """Below the ports that systems give to outgoing connections, so that nobody gets ours by chance."""
 
 
-class StartError(Exception):
+class StartError(UserError):
     """A process did not come up; the text names it and holds the end of what it wrote to stderr."""
 
 
