@@ -6,6 +6,26 @@ import pytest
 
 from tests.runtime.bench import Bench
 
+ON_BOTH = {"unavailable before", "unavailable after", "aborted after", "deadline after", "dropped after", "lands late"}
+"""The faults that every run tries on both servers; the others look alike to a server, and its emulation is slower."""
+
+MUCH_ALIKE = {"test_settle_otherwise", "test_failure_of_a_transactional_step", "test_answer_that_is_lost"}
+"""Tests of the same code with another status to write."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if "tests/runtime/" not in item.nodeid or "firestore_kind" not in params:
+            continue
+        official = params["firestore_kind"] == "official"
+        rare = "fault" in params and str(params["fault"]) not in ON_BOTH
+        again = item.nodeid.split("::")[1].split("[")[0] in MUCH_ALIKE
+        long = "test_burst[official-RUN" in item.nodeid or "test_processes" in item.nodeid
+        if (rare and (official or again)) or (official and (long or ("fault" in params and again))):
+            item.add_marker(pytest.mark.slow)
+
+
 _warmed: set[str] = set()
 
 

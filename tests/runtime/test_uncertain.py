@@ -191,6 +191,15 @@ def test_record_gone_while_at_work(bench: Bench) -> None:
     assert [event["reason"] for event in bench.seen("step.fenced")] == ["the record is gone"]
 
 
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "ABORTED", "INTERNAL", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN"])
+def test_reading_that_fails_is_repeated(bench: Bench, code: str) -> None:
+    body = Effects()
+    bench.call(external(body))
+    bench.plan.add(Fault(Action.LOSE_ANSWER, method="BatchGetDocuments", code=code, times=2))
+    assert bench.call(external(body)).replayed
+    assert not bench.plan.pending()
+
+
 def test_begin_refused_is_reported_as_what_it_is(bench: Bench) -> None:
     step, ran = writes_once(bench)
     bench.plan.add(Fault(Action.LOSE_REQUEST, method="BeginTransaction", code="PERMISSION_DENIED", times=50))

@@ -22,19 +22,19 @@ class ExactlyOnceError(Exception):
     """The root of the tree."""
 
 
-class Retry(ExactlyOnceError):
+class Retry(ExactlyOnceError):  # noqa: N818
     """Raised by a body whose effect surely did not happen. The record is released and the step answers 500."""
 
 
-class Permanent(ExactlyOnceError):
+class Permanent(ExactlyOnceError):  # noqa: N818
     """Raised by a body whose effect surely did not happen and never will. The record becomes `failed`: 422."""
 
 
-class LeaseLost(ExactlyOnceError):
+class LeaseLost(ExactlyOnceError):  # noqa: N818
     """This attempt is fenced: it can change nothing any more. Let it pass through the body; the step answers 409."""
 
 
-class BadResult(ExactlyOnceError):
+class BadResult(ExactlyOnceError):  # noqa: N818
     """The result is not JSON, or larger than 256 KiB as JSON."""
 
 
@@ -42,11 +42,11 @@ class ConfigurationError(ExactlyOnceError):
     """A setting of the process is missing or wrong."""
 
 
-class NotAccepted(ExactlyOnceError):
+class NotAccepted(ExactlyOnceError):  # noqa: N818
     """The record, as it stands, does not allow what the operator asked for."""
 
 
-class Refusal(ExactlyOnceError):
+class Refusal(ExactlyOnceError):  # noqa: N818
     """An answer other than success.
 
     `code` is one of the contract's words; `status` the HTTP status that goes with it (`STATUS`); `event` is what to
@@ -86,15 +86,15 @@ class StoreError(ExactlyOnceError):
     """What a store call may end with, beside its answer."""
 
 
-class Exists(StoreError):
+class Exists(StoreError):  # noqa: N818
     """The record is there already. It may be our own: a write that is sent twice is answered so."""
 
 
-class Changed(StoreError):
+class Changed(StoreError):  # noqa: N818
     """The record is absent, or not the version that was expected. The change may be our own."""
 
 
-class Uncertain(StoreError):
+class Uncertain(StoreError):  # noqa: N818
     """A write of unknown outcome.
 
     `hopeless`: the answer says that the request itself is at fault, so once a read has shown that the write was not
@@ -106,7 +106,7 @@ class Uncertain(StoreError):
         self.hopeless = hopeless
 
 
-class Unreachable(StoreError):
+class Unreachable(StoreError):  # noqa: N818
     """No usable answer; nothing was written by this call. `hopeless` as for `Uncertain`."""
 
     def __init__(self, message: str, *, hopeless: bool = False) -> None:

@@ -80,17 +80,15 @@ class External:
 
     def _offer(self, runtime: Runtime, request: StepRequest, attempt_id: str) -> Offer:
         unmarked = NOT_YET if self.marks_start else None
-        fresh: Fields = {
+        fresh: dict[str, Any] = {
             "step": request.step,
-            "item": request.item,
             "input_digest": request.digest,
-            "result": None,
-            "error": None,
-            "crashes": 0,
-            "started": unmarked,
-            "resolutions": [],
             "expire_at": runtime.expiry(),
         }
+        if request.item is not None:
+            fresh["item"] = request.item
+        if unmarked is not None:
+            fresh["started"] = unmarked
 
         def taken_over(seen: Record) -> Fields:
             open_question = seen.abandoned() and seen.fields.get("started") != NOT_YET
@@ -151,7 +149,7 @@ class _Attempt:
             raise self._fail(str(error) or "Permanent") from error
         except LeaseLost:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a body raises has a meaning
+        except Exception as error:
             return self._unknown(error)
         except BaseException as error:  # the process is being ended: say what is known, then let it end
             self._unknown_now(error)
@@ -187,7 +185,7 @@ class _Attempt:
             verdict = self.step.verify(self.run, self.request.payload)
         except LeaseLost:
             raise
-        except Exception as error:  # noqa: BLE001 - a hook that fails has not told the outcome
+        except Exception as error:
             self.log("step.error", reason=f"verify: {type(error).__name__}", traceback=self.runtime.trace_text(error))
             return UNKNOWN
         if verdict is NOT_DONE and not self.runtime.settings.outlasts_attempt:

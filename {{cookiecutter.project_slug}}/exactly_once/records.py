@@ -3,7 +3,8 @@
 Fields of both: `status`, `attempt_id`, `attempts`, `claimed_at` (server's time of the claim), `lease_seconds`,
 `expire_at` (TTL; null: never). A step's: `step`, `item`, `input_digest` (null: any input), `result` (JSON text),
 `error`, `crashes` (attempts that ended without a word), `started` (see `Run.starting`), `resolutions` (what operators
-did). A run's: `execution`, `job`, `slot`, `kind`, `key`, `run` (the context, JSON text).
+did). A run's: `execution`, `job`, `slot`, `kind`, `key`, `run` (the context, JSON text), `resolutions`. A field that
+has nothing to say is null or absent.
 """
 
 from __future__ import annotations

@@ -102,6 +102,6 @@ def serve(handler: Handler, runtime: Runtime, request: HttpRequest) -> Response:
     except StoreError as error:
         log("step.error", reason=str(error))
         return refusal(Refusal("unreachable", str(error)))
-    except Exception as error:  # noqa: BLE001 - not a body's: those have been dealt with
+    except Exception as error:
         log("step.error", reason=type(error).__name__, traceback=runtime.trace_text(error))
         return refusal(Refusal("error", type(error).__name__))

@@ -142,8 +142,7 @@ class _Attempt:
 
     def _fields(self, status: Status, **changed: Any) -> Fields:
         """The whole record. A transactional step has no lease: it is never in progress."""
-        seen = self.seen.fields if self.seen else {}
-        return {
+        fields = {
             "status": status.value,
             "attempt_id": self.attempt_id,
             "attempts": self.seen.attempts + 1 if self.seen else 1,
@@ -154,12 +153,10 @@ class _Attempt:
             "input_digest": self.request.digest,
             "result": None,
             "error": None,
-            "crashes": 0,
-            "started": None,
-            "resolutions": seen.get("resolutions", []),
             **changed,
         }
+        return fields if self.seen else {name: value for name, value in fields.items() if value is not None}
 
 
-class _LeftOver(ExactlyOnceError):
+class _LeftOver(ExactlyOnceError):  # noqa: N818
     """An abandoned record: only an external step writes one, so the step has changed its kind."""

@@ -56,7 +56,7 @@ class Proxy:
         except StoreError as error:
             log("run.error", reason=str(error))
             return refusal(Refusal("unreachable", str(error)))
-        except Exception as error:  # noqa: BLE001 - Scheduler has to be answered, and delivers again
+        except Exception as error:
             log("run.error", reason=type(error).__name__, traceback=traceback.format_exc())
             return refusal(Refusal("error", type(error).__name__))
         return as_json(
