@@ -81,26 +81,27 @@ class Plan:
                     (root / path).rename(aside)
                     undo.callback(aside.rename, root / path)
             except OSError as error:
-                raise StepError(f"{error.filename or root}: {error.strerror}; nothing has been changed") from None
+                where = error.filename2 or error.filename or root
+                raise StepError(f"{where}: {error.strerror}; nothing has been changed") from None
             undo.pop_all()
 
     def _put(self, file: Path, content: bytes | None, aside: Path, undo: contextlib.ExitStack) -> None:
         for folder in reversed([parent for parent in file.parents if not parent.exists()]):
             folder.mkdir()
             undo.callback(folder.rmdir)
-        draft = aside.with_suffix(".new")
-        if content is not None:
-            draft.write_bytes(content)
         if file.exists():
-            shutil.copymode(file, draft) if content is not None else None
             shutil.copy2(file, aside)
             undo.callback(os.replace, aside, file)
-        elif content is not None:
-            undo.callback(file.unlink)
         if content is None:
             file.unlink()
-        else:
-            draft.replace(file)
+            return
+        draft = aside.with_suffix(".new")
+        draft.write_bytes(content)
+        if aside.exists():
+            shutil.copymode(aside, draft)
+        draft.replace(file)
+        if not aside.exists():
+            undo.callback(file.unlink)
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def _check_name(root: Path, settings: Settings, name: str) -> None:
     label = len(service) + 1 + NUMBER_DIGITS
     if label > URL_LABEL:
         raise StepError(
-            f"{name} is {label - URL_LABEL} characters too long: the service's URL starts {service}-PROJECTNUMBER,"
+            f"{name} is {label - URL_LABEL} too long: the service's URL starts {service}-PROJECTNUMBER,"
             f" {label} of at most {URL_LABEL} characters"
         )
     for path in (f"functions/{name}", f"tests/test_{name}.py"):
@@ -342,4 +343,4 @@ def list_templates(folder: Path | None) -> None:
     """The built-in templates, and those of your own below FOLDER."""
     for template in [*templates.built_in(), *(templates.below(folder) if folder else [])]:
         name = template.name if template.folder.parent == templates.BUILT_IN else str(template.folder)
-        click.echo(f"{name:<14}{template.about}")
+        click.echo(f"{name:<13} {template.about}")

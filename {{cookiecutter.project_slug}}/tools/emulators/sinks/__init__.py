@@ -2,12 +2,13 @@
 
 A step says in its step.env what it writes to, and which setting names the place there:
 
-    SINKS="storage=ARCHIVE_BUCKET"      of: storage bigquery tasks pubsub postgres
+    SINKS="storage=ARCHIVE_BUCKET"      of: storage bigquery tasks pubsub postgres, and url
 
 The step's own client library finds the stand-in by the variable that it knows (`STORAGE_EMULATOR_HOST` and so on); a
 setting that is still empty gets a name of the laptop's own. A stand-in keeps the one promise that a step leans on (an
 object, a job id, a task's name is there once) and notes each call in the receivers' ledger; what it does not know it
-answers with 501 or UNIMPLEMENTED. PostgreSQL is the real one, from the package of requirements-laptop.txt.
+answers with 501 or UNIMPLEMENTED. PostgreSQL is the real one, from the package of requirements-laptop.txt. `url` is an
+address that is written down and never called.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ PLACES = {
     "bigquery": "{project}.laptop.rows",
     "tasks": "projects/{project}/locations/{region}/queues/laptop",
     "pubsub": "projects/{project}/topics/laptop",
+    "url": "https://laptop.invalid/",
 }
 KINDS = (*PLACES, "postgres")
 
