@@ -212,7 +212,10 @@ def test_scripts_are_clean_and_keep_to_old_bash() -> None:
         text=True,
     )
     assert shellcheck.returncode == 0, shellcheck.stdout
-    newer = r"declare -A|local -[An]|mapfile|readarray|wait -n|\|&|&>>|coproc|BASHPID|EPOCH(SEC|REAL)|\$\{[a-z_A-Z]+(,|\^|@)|\[\[ -v"
+    newer = (
+        r"declare -A|local -[An]|mapfile|readarray|wait -n|\|&|&>>|coproc|BASHPID|EPOCH(SEC|REAL)|\[\[ -v"
+        r"|\$\{[a-z_A-Z]+(,|\^|@)"
+    )
     found = subprocess.run(
         ["grep", "-nE", newer, "deploy.sh", "-r", "deploy"], cwd=TEMPLATE, capture_output=True, text=True
     )

@@ -30,6 +30,11 @@ exit "$code"
 """
 
 
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 64  # as many come at once; those beyond it would wait a second for nothing
+
+
 class Gcloud:
     """The recording gcloud: `bin` goes on the PATH; `calls`, `changes` and `state` tell what came of it."""
 
@@ -43,8 +48,7 @@ class Gcloud:
         self._lock = threading.Lock()
         self._sleeps = folder / "sleeps"
         self.plan()
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         self._script("gcloud", CLIENT.format(port=self._server.server_address[1]))
         self._script("sleep", f'#!/bin/sh\necho "$1" >>{self._sleeps}\n')  # back-off costs a test nothing
