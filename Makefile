@@ -11,7 +11,7 @@ PYTHON = $(shell for name in python3.14 python3.13 python3.12 python3.11 python3
   command -v $$name >/dev/null && $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
   && command -v $$name && break; done)
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo test test-slow sinks lint format clean
 .DEFAULT_GOAL := test
 
 demo: .venv/installed
@@ -23,14 +23,24 @@ demo: .venv/installed
 test: lint
 	$(BIN)/pytest -n 2 -q -m "not slow"
 
-test-slow: .venv/installed
+test-slow: sinks
 	$(BIN)/pytest -n 2 -q -m slow
+
+# What the slow tests of the step templates try them on. An emulator with requirements of its own gets an environment of
+# its own; what cannot be installed is skipped by its tests, with the reason.
+sinks: .venv/installed
+	-@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-sinks.txt
+	@for name in bqemulator tasks; do \
+	  [[ -x .venv/emulators/$$name/bin/pip ]] || $(BIN)/python -m venv .venv/emulators/$$name; \
+	  .venv/emulators/$$name/bin/pip install --quiet --disable-pip-version-check -r tests/steps/requirements-$$name.txt \
+	    || echo "make: the emulator $$name could not be installed; its tests are skipped" >&2; \
+	done
 
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy hooks tests benchmarks $(addprefix $(PROJECT)/,exactly_once proxy functions data tools)
-	cd "$(PROJECT)" && "$(CURDIR)/$(BIN)/mypy" --cache-dir ../.mypy_cache/project tests
+	cd "$(PROJECT)" && "$(CURDIR)/$(BIN)/mypy" --cache-dir ../.mypy_cache/project tests tools/step_templates
 	$(BIN)/shellcheck .ci/run
 	cd "$(PROJECT)" && "$(CURDIR)/$(BIN)/shellcheck" -x pipeline deploy.sh
 
@@ -44,7 +54,7 @@ format: .venv/installed
 	@echo "Setting up .venv (once, and when requirements change)"
 	@[[ -x $(BIN)/python ]] || "$(PYTHON)" -m venv .venv || { rm -rf .venv; \
 	  echo "make: $(PYTHON) cannot make a virtual environment (on Debian: apt install python3-venv)" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 
 clean:
