@@ -381,3 +381,43 @@ def test_one_slot_is_enough_for_nested_parallel_steps() -> None:
         outcome = engine.execute(load(source), None, made, env={})
         assert outcome.result == 16
         assert least <= clock.now() - START <= most
+
+
+def test_a_source_that_is_nested_too_deeply() -> None:
+    assert "nesting depth" in findings_of("[" * 60_000)[0]
+    assert "nested more than 200 levels deep" in findings_of("- a:\n    return: " + "[" * 300 + "]" * 300)[0]
+
+
+def test_an_expression_may_be_nested_as_deeply_as_it_is_long() -> None:
+    assert result("- a:\n    return: ${" + "(" * 198 + "1" + ")" * 198 + "}\n") == 1
+    assert result("- a:\n    return: ${" + "not " * 98 + "true}\n") is True
+
+
+def test_a_value_that_is_nested_too_deeply() -> None:
+    source = """
+- init:
+    assign: [{l: []}]
+- loop:
+    for:
+      value: v
+      range: [1, 10000]
+      steps:
+        - wrap:
+            assign: [{l: "${[l]}"}]
+"""
+    outcome = run(source)
+    assert outcome.raised is not None and outcome.raised.tags() == ["ResourceLimitError"]
+
+
+def test_twenty_workflows_deep_through_many_blocks() -> None:
+    inner = "return: ${if(n == 0, n, 0)}"
+    body = ["- call:", "    call: down", "    args: {n: '${n - 1}'}", "    result: r"]
+    for level in range(12):
+        body = [f"- b{level}:", "    steps:", *(f"      {line}" for line in body)]
+    lines = [
+        *("main:", "  steps:", "    - one:", "        return: ${down(18)}", "down:", "  params: [n]", "  steps:"),
+        *("    - check:", "        switch:", "          - condition: ${n == 0}", f"            {inner}"),
+        *(f"    {line}" for line in body),
+        *("    - done:", "        return: ${r}"),
+    ]
+    assert result("\n".join(lines)) == 0

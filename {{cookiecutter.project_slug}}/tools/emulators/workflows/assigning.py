@@ -29,7 +29,8 @@ def assignment(entry: Assignment, scope: Scope, values: Compiler, routines: set[
     if not hops:
         return lambda frame: write(frame, value(frame))
     expressions = [node.expression for node in entry.value.walk() if node.expression is not None]
-    calls = {call.name for expression in expressions for call in expression.calls()}
+    computed = [key for node in entry.value.walk() for key in node.computed.values()]
+    calls = {call.name for expression in (*expressions, *computed) for call in expression.calls()}
     if calls & routines:
         return lambda frame: write(frame, value(frame))
 

@@ -14,7 +14,7 @@ from .reading import RESERVED, Findings
 from .scopes import Scope, Scopes, base_of
 from .source import Mark
 
-CONNECTORS = "googleapis."
+CONNECTORS = ("googleapis.", "gke.")
 
 
 @dataclass(frozen=True)

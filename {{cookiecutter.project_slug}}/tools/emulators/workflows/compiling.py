@@ -53,6 +53,9 @@ class Routine:
             inner.close()
         return signal.value if signal is not None else None  # type: ignore[union-attr]
 
+    def has_defaults(self) -> bool:
+        return UNSET not in self.defaults
+
     def function(self) -> Function:
         def call(frame: Frame, args: list[Value]) -> Value:
             return self.invoke(frame, [*args, *[UNSET] * (len(self.params) - len(args))])
@@ -75,8 +78,28 @@ class Compiler:
         if node.items:
             items = [self.value(item, scope) for item in node.items]
             return lambda frame: [item(frame) for item in items]
+        if node.computed:
+            return self._computed_map(node, scope)
         fields = [(key, self.value(item, scope)) for key, item in node.fields.items()]
         return lambda frame: {key: item(frame) for key, item in fields}
+
+    def _computed_map(self, node: Node, scope: Scope) -> ValueCode:
+        """A map with keys that are expressions."""
+        keys = [
+            self.tree(node.computed[key].tree, scope) if key in node.computed else constant(key) for key in node.fields
+        ]
+        items = [self.value(item, scope) for item in node.fields.values()]
+
+        def build(frame: Frame) -> Value:
+            result = {}
+            for key, item in zip(keys, items, strict=True):
+                name = key(frame)
+                if type(name) is not str:
+                    raise type_error(f"the key of a map must be a string, not {type_name(name)}")
+                result[name] = item(frame)
+            return result
+
+        return build
 
     def tree(self, tree: Tree, scope: Scope) -> ValueCode:
         match tree:

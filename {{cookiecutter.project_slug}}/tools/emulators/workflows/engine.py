@@ -5,6 +5,7 @@ Pure: it reaches nothing but the `World` it is given. While it works it is busy 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 from .errors import Cancelled, WorkflowError, limit_error
@@ -12,6 +13,7 @@ from .limits import RESULT_LIMIT
 from .model import Definition
 from .reports import ErrorReport, Outcome, report
 from .runtime import (
+    UNSET,
     Auth,
     Callbacks,
     CallEvent,
@@ -46,6 +48,10 @@ __all__ = [
 ]
 
 
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))
+"""Steps nest in steps of up to 20 workflows, and each level is a few calls of Python, which take no stack of C's."""
+
+
 def execute(
     definition: Definition,
     argument: Value,
@@ -72,7 +78,8 @@ def execute(
 def _outcome(definition: Definition, argument: Value, run: Run) -> Outcome:
     routine = definition.routines["main"]
     try:
-        value = routine.invoke(Frame(run, "", 0, 0), [argument] * len(routine.params))
+        given = UNSET if argument is None and routine.has_defaults() else argument
+        value = routine.invoke(Frame(run, "", 0, 0), [given] * len(routine.params))
         text = to_json(value)
         if len(text.encode(errors="surrogatepass")) > RESULT_LIMIT:
             raise limit_error(f"the result is larger than {RESULT_LIMIT} bytes")

@@ -12,6 +12,7 @@ SOURCE_LIMIT = 128 * 1024
 RESULT_LIMIT = 512 * 1024
 RESPONSE_LIMIT = 2 * 1024 * 1024
 STRING_LIMIT = 256 * 1024
+NESTING_LIMIT = 200  # lists and maps in each other, in a source and in a value; Google publishes no such limit
 EXPRESSION_LIMIT = 400  # characters of a whole ${...}
 
 ASSIGNMENTS_LIMIT = 50  # entries of one assign step

@@ -220,6 +220,8 @@ class Step:
             for inner in node.walk():
                 if inner.expression is not None:
                     yield inner, inner.expression
+                for expression in inner.computed.values():
+                    yield inner, expression
 
     def called(self) -> Iterator[tuple[str, Mark]]:
         """Every function and subworkflow it calls, by call step or in an expression."""

@@ -205,6 +205,8 @@ class _Reader:
         args = node.fields.get("args", Node(value.at, {}))
         if not isinstance(args.value, dict | None):
             self._wrong(args, "args is a map of arguments by name")
+        for key in args.computed:
+            self._findings.add(args.keys[key], "the name of an argument cannot be an expression")
         result, result_at = node.fields.get("result"), None
         variable = None
         if result is not None:

@@ -15,7 +15,7 @@ import yaml
 
 from . import expressions
 from .expressions import Expression, ExpressionError
-from .limits import EXPRESSION_LIMIT
+from .limits import EXPRESSION_LIMIT, NESTING_LIMIT
 from .values import INT_MAX, INT_MIN, Value
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -32,7 +32,8 @@ class Mark(NamedTuple):
 class Node:
     """One value of the source. `value` is plain data, with ``${...}`` left as text.
 
-    A list has `items`; a map `fields` and the places of its keys; a scalar that is an expression has `expression`.
+    A list has `items`; a map `fields` and the places of its keys, and in `computed` those keys that are expressions; a
+    scalar that is an expression has `expression`.
     """
 
     at: Mark
@@ -41,6 +42,7 @@ class Node:
     items: list[Node] = field(default_factory=list)
     fields: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, Mark] = field(default_factory=dict)
+    computed: dict[str, Expression] = field(default_factory=dict)
 
     def walk(self) -> Iterator[Node]:
         """This node and all below."""
@@ -49,7 +51,7 @@ class Node:
             yield from child.walk()
 
     def is_constant(self) -> bool:
-        return all(node.expression is None for node in self.walk())
+        return all(node.expression is None and not node.computed for node in self.walk())
 
     def constant(self) -> Value:
         """The value, when there is no expression in it. Raises `ValueError` if there is."""
@@ -71,7 +73,7 @@ class SourceError(Exception):
 
 def parse(text: str, report: Report) -> Node:
     """The tree of a source; wrong expressions and keys go to `report`. Raises SourceError where it cannot go on."""
-    _refuse_references(text)
+    _scan(text)
     try:
         document = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -84,13 +86,17 @@ def parse(text: str, report: Report) -> Node:
     return _Builder(report).node(document)
 
 
-def _refuse_references(text: str) -> None:
-    """Anchors and aliases vanish from the composed tree, so they are looked for in the tokens."""
+def _scan(text: str) -> None:
+    """Refuse anchors and aliases, which vanish from the composed tree, and nesting that no tree should have."""
+    depth = 0
     try:
         for event in yaml.parse(text, Loader=_Loader):
             if getattr(event, "anchor", None) is not None:
                 at = _mark(event.start_mark)
                 raise SourceError(at, "YAML anchors and aliases are not emulated: write the value out")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > NESTING_LIMIT:
+                raise SourceError(_mark(event.start_mark), f"nested more than {NESTING_LIMIT} levels deep")
     except yaml.YAMLError:
         return  # reported with its place by `parse`
 
@@ -135,6 +141,10 @@ class _Builder:
                 self._report(place, "YAML merge keys are not emulated: write the keys out")
             if key in result.fields:
                 self._report(place, f'duplicate key "{key}": remove one')
+            if expressions.is_expression(key):
+                expression = self._expression(key, key_node, place)
+                if expression is not None:
+                    result.computed[key] = expression
             child = self.node(value_node)
             result.fields[key] = child
             result.keys[key] = place
@@ -149,16 +159,18 @@ class _Builder:
                 return Node(at, value)
         if not expressions.is_expression(text):
             return Node(at, text)
+        expression = self._expression(text, node, at)
+        return Node(at, None) if expression is None else Node(at, text, expression)
+
+    def _expression(self, text: str, node: yaml.ScalarNode, at: Mark) -> Expression | None:
         if len(text) > EXPRESSION_LIMIT:
-            message = (
-                f"the expression has {len(text)} characters, more than {EXPRESSION_LIMIT}: split it over variables"
-            )
-            self._report(at, message)
+            size = f"{len(text)} characters, more than {EXPRESSION_LIMIT}"
+            self._report(at, f"the expression has {size}: split it over variables")
         try:
-            return Node(at, text, expressions.parse(text))
+            return expressions.parse(text)
         except ExpressionError as error:
             self._report(_place(node, at, error.offset), f"error in expression {text}: {error}")
-            return Node(at, None)
+            return None
 
     def _plain(self, text: str, at: Mark) -> Value:
         try:

@@ -69,17 +69,22 @@ def checked_text(text: str) -> str:
     return text
 
 
-def size(value: Value) -> int:
-    """Bytes a value takes of the memory limit: about those of its compact JSON."""
+def size(value: Value, depth: int = 0) -> int:
+    """Bytes a value takes of the memory limit: about those of its compact JSON.
+
+    Raises ResourceLimitError for one that is nested too deeply.
+    """
     kind = type(value)
     if kind is str:
         return (len(value) if value.isascii() else len(value.encode(errors="surrogatepass"))) + 2
     if kind is int or kind is float:
         return 8
+    if depth > limits.NESTING_LIMIT:
+        raise errors.limit_error(f"a value is nested more than {limits.NESTING_LIMIT} levels deep")
     if kind is dict:
-        return 2 + sum(size(key) + size(item) + 2 for key, item in value.items())
+        return 2 + sum(size(key) + size(item, depth + 1) + 2 for key, item in value.items())
     if kind is list:
-        return 2 + sum(size(item) + 1 for item in value)
+        return 2 + sum(size(item, depth + 1) + 1 for item in value)
     if kind is bytes:
         return len(value)
     return 4

@@ -1,4 +1,4 @@
-"""Regular expressions of RE2's syntax, by simulating a non-deterministic automaton.
+"""Regular expressions of RE2's syntax.
 
 Matches are leftmost, and of those that start together the longest, as the library documents. What RE2 does not have
 (look-around, back-references, possessive repetition) is a ValueError. No expression takes exponential time.
@@ -12,96 +12,19 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from ..errors import value_error
+from .automaton import ASSERT, CHAR, SPLIT, Program, Regex, Test
 
-_SIZE_LIMIT = 50_000  # instructions
 _REPEAT_LIMIT = 1000  # as RE2's
 
-Test = Callable[[str], bool]
-Build = Callable[["_Program", int], int]
+Build = Callable[[Program, int], int]
 """Adds the instructions of a part of the expression that goes on at `following`, and gives where it starts."""
-
-_CHAR, _SPLIT, _ASSERT, _MATCH = range(4)
-
-
-class _Program:
-    def __init__(self) -> None:
-        self.code: list[tuple[int, object, int]] = [(_MATCH, None, 0)]
-
-    def add(self, kind: int, what: object, following: int) -> int:
-        if len(self.code) >= _SIZE_LIMIT:
-            raise value_error("the regular expression is too large")
-        self.code.append((kind, what, following))
-        return len(self.code) - 1
-
-
-class Regex:
-    """A compiled expression."""
-
-    def __init__(self, program: _Program, start: int) -> None:
-        self._code = program.code
-        self._start = start
-
-    def search(self, text: str, position: int) -> tuple[int, int] | None:
-        """Start and end of the leftmost, longest match from `position` on."""
-        for start in range(position, len(text) + 1):
-            end = self._match_at(text, start)
-            if end is not None:
-                return start, end
-        return None
-
-    def find_all(self, text: str) -> list[tuple[int, int]]:
-        """Every match, without overlaps; an empty one right behind another does not count."""
-        matches: list[tuple[int, int]] = []
-        position, last = 0, -1
-        while position <= len(text) and (found := self.search(text, position)) is not None:
-            start, end = found
-            if start == end == last:
-                position = start + 1
-                continue
-            matches.append(found)
-            position, last = (end if end > start else end + 1), end
-        return matches
-
-    def _match_at(self, text: str, start: int) -> int | None:
-        longest = None
-        states = self._closure([self._start], text, start)
-        position = start
-        while states:
-            if 0 in states:
-                longest = position
-            if position >= len(text):
-                break
-            character = text[position]
-            following = []
-            for state in states:
-                kind, test, target = self._code[state]
-                if kind == _CHAR and test(character):  # type: ignore[operator]
-                    following.append(target)
-            position += 1
-            states = self._closure(following, text, position)
-        return longest
-
-    def _closure(self, states: list[int], text: str, position: int) -> set[int]:
-        seen: set[int] = set()
-        waiting = states
-        while waiting:
-            state = waiting.pop()
-            if state in seen:
-                continue
-            seen.add(state)
-            kind, what, target = self._code[state]
-            if kind == _SPLIT:
-                waiting += [target, what]  # type: ignore[list-item]
-            elif kind == _ASSERT and what(text, position):  # type: ignore[operator]
-                waiting.append(target)
-        return seen
 
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Regex:
     """The expression of a pattern. Raises ValueError for what RE2 does not accept."""
     build = _Parser(pattern).parse()
-    program = _Program()
+    program = Program()
     return Regex(program, build(program, 0))
 
 
@@ -180,7 +103,7 @@ def _between(first: str, last: str) -> Test:
     return lambda c: len(c) == 1 and first <= c <= last
 
 
-def _empty(program: _Program, following: int) -> int:
+def _empty(program: Program, following: int) -> int:
     return following
 
 
@@ -206,10 +129,10 @@ class _Parser:
             options.append(self._sequence())
         self._flags = flags
 
-        def build(program: _Program, following: int) -> int:
+        def build(program: Program, following: int) -> int:
             start = options[-1](program, following)
             for option in reversed(options[:-1]):
-                start = program.add(_SPLIT, start, option(program, following))
+                start = program.add(SPLIT, start, option(program, following))
             return start
 
         return build
@@ -219,7 +142,7 @@ class _Parser:
         while self._at < len(self._pattern) and self._pattern[self._at] not in "|)":
             parts.append(self._repeated())
 
-        def build(program: _Program, following: int) -> int:
+        def build(program: Program, following: int) -> int:
             for part in reversed(parts):
                 following = part(program, following)
             return following
@@ -280,10 +203,10 @@ class _Parser:
 
     def _single(self, test: Test) -> Build:
         used = _fold(test) if "i" in self._flags else test
-        return lambda program, following: program.add(_CHAR, used, following)
+        return lambda program, following: program.add(CHAR, used, following)
 
     def _assertion(self, holds: Callable[[str, int], bool]) -> Build:
-        return lambda program, following: program.add(_ASSERT, holds, following)
+        return lambda program, following: program.add(ASSERT, holds, following)
 
     def _group(self) -> Build:
         outer = self._flags
@@ -456,15 +379,15 @@ class _Parser:
 
 
 def _repeat(part: Build, least: int, most: int | None) -> Build:
-    def build(program: _Program, following: int) -> int:
+    def build(program: Program, following: int) -> int:
         if most is None:
-            split = program.add(_SPLIT, following, following)
-            program.code[split] = (_SPLIT, following, part(program, split))
+            split = program.add(SPLIT, following, following)
+            program.code[split] = (SPLIT, following, part(program, split))
             following = split
         else:
             after = following
             for _ in range(most - least):
-                following = program.add(_SPLIT, after, part(program, following))
+                following = program.add(SPLIT, after, part(program, following))
         for _ in range(least):
             following = part(program, following)
         return following
