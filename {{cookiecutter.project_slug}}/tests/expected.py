@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ["data/stock.csv", "data/orders.csv"]
 """Files that `./pipeline load` loads first."""
 
+SMALL_SAMPLE = ["data/small/stock.csv", "data/small/orders.csv"]
+"""What `./pipeline prove` loads before each of its many runs; the sample, if there is none."""
+
 SLOT = "2026-01-16T02:00:00Z"
 """The slot that the demo delivers: of 240 orders 228 were placed before it."""
 

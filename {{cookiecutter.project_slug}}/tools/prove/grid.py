@@ -1,0 +1,89 @@
+"""The result as a grid on the terminal: a row a hop, a column a fault, colour and words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from .cells import COLUMNS, Hop
+from .proof import FAILED, HELD, OK, Proof, Verdict
+
+MARKS = {OK: ("ok", "green"), HELD: ("held", "yellow"), FAILED: ("FAILED", "bold red")}
+"""Status -> word and style."""
+
+
+def table(verdicts: Sequence[Verdict]) -> dict[Hop, dict[str, Verdict]]:
+    """Hop -> column -> verdict, of the troubles that are one cell, in their order."""
+    rows: dict[Hop, dict[str, Verdict]] = {}
+    for verdict in verdicts:
+        if len(verdict.trouble.cells) == 1:
+            cell = verdict.trouble.cells[0]
+            rows.setdefault(cell.hop, {})[cell.column] = verdict
+    return rows
+
+
+def show(out: Console, proof: Proof) -> None:
+    """Print the grid, each failure with its story, and the sum."""
+    parts: list[RenderableType] = [Text(f"not even a clean run holds: {problem}", "red") for problem in proof.problems]
+    rows = table(proof.verdicts)
+    if rows:
+        parts += [_grid(rows), Text()]
+    parts += [_combined(verdict) for verdict in proof.verdicts if len(verdict.trouble.cells) > 1]
+    for verdict in proof.failed:
+        parts += [*_failure(verdict), Text()]
+    parts.append(summary(proof))
+    out.print(Group(*parts))
+
+
+def _grid(rows: dict[Hop, dict[str, Verdict]]) -> Table:
+    used = [column for column in COLUMNS if any(column in row for row in rows.values())]
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    grid.add_column("caller -> callee", overflow="fold")
+    for column in used:
+        grid.add_column(column, justify="center", max_width=11)
+    for hop, row in rows.items():
+        grid.add_row(hop.name, *(_mark(row.get(column)) for column in used))
+    return grid
+
+
+def _mark(verdict: Verdict | None) -> Text:
+    return Text(*MARKS[verdict.status]) if verdict else Text("-", "dim")
+
+
+def _combined(verdict: Verdict) -> Text:
+    return Text.assemble(MARKS[verdict.status], "  ", " + ".join(str(cell.fault) for cell in verdict.trouble.cells))
+
+
+def _failure(verdict: Verdict) -> list[RenderableType]:
+    head = " + ".join(f"{cell.hop.name}: {cell.column}" for cell in verdict.trouble.cells)
+    return [
+        Text(head, "bold red"),
+        *(Text(f"  {difference}", "red") for difference in verdict.differences),
+        *(Text(f"    {line}", "dim") for line in verdict.story),
+        Text(f"  again: {replay(verdict)}"),
+    ]
+
+
+def replay(verdict: Verdict) -> str:
+    """The command that tries this trouble again, by itself."""
+    return f"./pipeline prove --cell '{verdict.trouble.id}'"
+
+
+def summary(proof: Proof) -> Text:
+    """The last line: what was shown."""
+    seconds = f"{proof.seconds:.0f} s"
+    if proof.problems:
+        return Text(
+            f"NOT EXACTLY ONCE  {len(proof.problems)} findings in clean runs; no cell was tried; {seconds}", "bold red"
+        )
+    tried = len(proof.verdicts)
+    if proof.failed:
+        return Text(f"NOT EXACTLY ONCE  {len(proof.failed)} of {tried} cells failed; {seconds}", "bold red")
+    held = sum(verdict.status == HELD for verdict in proof.verdicts)
+    after = f", {held} of them after an operator had resolved what was held" if held else ""
+    hops = len({cell.hop for verdict in proof.verdicts for cell in verdict.trouble.cells})
+    return Text(f"EXACTLY ONCE  {tried} cells over {hops} hops end as a clean run does{after}; {seconds}", "bold green")
