@@ -84,7 +84,7 @@ class Database:
         found = query.run(self.storage, reading.at)
         if reading.transaction is not None and not reading.transaction.read_only:
             reading.transaction.queries.append((query, [(each.path, each.time) for each in found]))
-            self.transactions.lock(reading.transaction, (each.path for each in found))
+            self.transactions.lock(reading.transaction, query.scope)
         return found
 
     def commit(
@@ -114,7 +114,7 @@ class Database:
             return self.storage.now(), []
         if transaction is not None and transaction.read_only:
             raise InvalidArgument("Cannot modify entities in a read-only transaction.")
-        self.transactions.wait_for_readers(transaction, ((database, write.path) for write in writes))
+        self.transactions.wait_for_readers(transaction, database, (write.path for write in writes))
         if transaction is not None and not transaction.unchanged(self.storage):
             raise Aborted(CONTENTION)
         with self.storage.commit() as time:

@@ -51,6 +51,11 @@ def collection_id(path: str) -> str:
     return path.rsplit("/", 2)[-2]
 
 
+def scopes(path: str) -> tuple[str, str, str]:
+    """What a query that may find this document reads: its collection, its collection group (`*id`), or all (`*`)."""
+    return parent(path), f"*{collection_id(path)}", "*"
+
+
 def join(parent_path: str, child: str) -> str:
     return f"{parent_path}/{child}" if parent_path else child
 

@@ -169,7 +169,7 @@ class Storage:
                 yield Found(path, time, body)
 
     def changed(self, database: str, scope: str) -> int:
-        """No commit after this time has touched the scope: a collection's path, or `*` and a collection group's id."""
+        """No commit after this time has touched the scope (see names.scopes)."""
         return self._changed.get((database, scope), self.started)
 
     # -- writing
@@ -204,7 +204,7 @@ class Storage:
             "INSERT OR REPLACE INTO documents VALUES(?,?,?,?,?,?)",
             (database, path, collection, group, time, None if document is None else document.SerializeToString()),
         )
-        self._changed[database, collection] = self._changed[database, f"*{group}"] = time
+        self._changed.update(dict.fromkeys(((database, scope) for scope in names.scopes(path)), time))
         if self._policies:
             self._note_expiry(database, path, group, document)
 

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tools.emulators.firestore import limits
+from tools.emulators.firestore import limits, names
 from tools.emulators.firestore.errors import Aborted, InvalidArgument
 from tools.emulators.firestore.queries import Query
 from tools.emulators.firestore.storage import Storage
@@ -46,7 +46,7 @@ ID_PREFIX = b"\x0atx\x01"
 """Of every transaction's id, also of those before a restart."""
 
 Name = tuple[str, str]
-"""Database and path of a document."""
+"""Database, and the path of a document or the scope of a query (names.scopes)."""
 
 
 @dataclass(eq=False)
@@ -149,33 +149,33 @@ class Transactions:
         """Remember what an aborted attempt has read, for its next one."""
         if len(self._aborted) > 1000:
             self._aborted.clear()
-        names = self._aborted.setdefault(transaction.root, set())
-        names.update((transaction.database, path) for path in transaction.documents)
+        read = self._aborted.setdefault(transaction.root, set())
+        read.update((transaction.database, path) for path in transaction.documents)
 
     def hold(self, transaction: Transaction, paths: Iterable[str]) -> None:
         """Hold documents that are about to be read, after waiting for their holders if it is the first read."""
         is_first = not transaction.held
-        names = {(transaction.database, path) for path in paths}
+        wanted = {(transaction.database, path) for path in paths}
         if is_first and not self._reader_locks:
-            names |= self._aborted.get(transaction.root, set())
+            wanted |= self._aborted.get(transaction.root, set())
             until = time.monotonic() + HOLD_SECONDS
-            for name in sorted(names):
+            for name in sorted(wanted):
                 self._wait(lambda name=name: not self._others(name, transaction), until)  # type: ignore[misc]
                 self._add(name, transaction)
         else:
-            for name in names:
+            for name in wanted:
                 self._add(name, transaction)
 
-    def lock(self, transaction: Transaction, paths: Iterable[str]) -> None:
-        """With `reader_locks`: the results of a query are locked like documents."""
+    def lock(self, transaction: Transaction, scope: str) -> None:
+        """With `reader_locks`: what a query reads is locked like a document, all of its collection."""
         if self._reader_locks:
-            self.hold(transaction, paths)
+            self._add((transaction.database, scope), transaction)
 
-    def wait_for_readers(self, writer: Transaction | None, names: Iterable[Name]) -> None:
+    def wait_for_readers(self, writer: Transaction | None, database: str, paths: Iterable[str]) -> None:
         """With `reader_locks`: wait until no other transaction has read these documents. Raises Aborted."""
         if not self._reader_locks:
             return
-        wanted = set(names)
+        wanted = {(database, name) for path in paths for name in (path, *names.scopes(path))}
         until = time.monotonic() + self._limits.lock_wait
         if writer is not None:
             writer.wants = wanted
