@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
 import pytest
 
 from tools.emulators.workflows.definition import load
 from tools.emulators.workflows.errors import DefinitionErrors
 from tools.emulators.workflows.source import Mark
+
+from .world import result
 
 SOURCE = """\
 main:
@@ -122,3 +127,19 @@ def test_all_findings_come_at_once_in_order() -> None:
     with pytest.raises(DefinitionErrors) as caught:
         load(source)
     assert [(finding.line, finding.step) for finding in caught.value.findings] == [(2, "one"), (4, "two"), (6, "three")]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(lambda value: json.dumps(value), id="ascii"),
+        pytest.param(lambda value: json.dumps(value, separators=(",", ":")), id="compact"),
+        pytest.param(lambda value: json.dumps(value, indent="\t"), id="tabs"),
+        pytest.param(lambda value: json.dumps(value, ensure_ascii=False).replace("/", "\\/"), id="slashes"),
+        pytest.param(lambda value: json.dumps(value, indent=2).replace("\n", "\r\n"), id="crlf"),
+    ],
+)
+def test_json_however_it_is_written(source: Callable[[object], str]) -> None:
+    value = ["😀/ü", "http://x/y", "\\ud83d\\ude00", None, True, 1000.0, "", -5, {"a:b": "${1 + 1}"}]
+    steps = [{"a": {"assign": [{"x": '${"a:" + "b/\\n"}'}]}}, {"b": {"return": [*value, "${x}"]}}]
+    assert result(source({"main": {"steps": steps}})) == [*value[:-1], {"a:b": 2}, "a:b/\n"]

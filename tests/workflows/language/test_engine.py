@@ -421,3 +421,53 @@ def test_twenty_workflows_deep_through_many_blocks() -> None:
         *("    - done:", "        return: ${r}"),
     ]
     assert result("\n".join(lines)) == 0
+
+
+def test_a_switch_of_50_conditions_is_the_largest() -> None:
+    conditions = ["    - {condition: false, return: 0}"] * 49 + ["    - {condition: true, return: 50}"]
+    assert result("\n".join(["- one:", "    switch:", *conditions])) == 50
+    found = findings_of("\n".join(["- one:", "    switch:", *conditions, conditions[0]]))
+    assert found == ['w.yaml:3:5: step "one": switch has 51 conditions: 1 to 50 are allowed']
+
+
+def test_all_variables_together_take_512_kib_at_most() -> None:
+    source = """
+main:
+  params: [s]
+  steps:
+    - copies:
+        assign: [{a: "${s}"}, {b: "EXTRA"}]
+    - give:
+        return: ${len(b)}
+"""
+    big: Value = "a" * (200 * 1024)
+    assert run(source.replace("EXTRA", "x"), big).result == 1
+    outcome = run(source.replace("EXTRA", "${s}"), big)
+    assert outcome.raised is not None and outcome.raised.tags() == ["ResourceLimitError"]
+
+
+def test_a_response_of_2_mib_is_the_largest() -> None:
+    class Large:
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+        def request(self, request: Request) -> Response:
+            return Response(200, {"content-type": "application/octet-stream"}, b"a" * self.size)
+
+    source = """
+- one:
+    try:
+      call: http.get
+      args: {url: "https://a.example"}
+    except:
+      as: e
+      steps:
+        - give:
+            return: caught
+"""
+    definition = load(source)
+    limit = 2 * 1024 * 1024
+    fits = engine.execute(definition, None, engine.World(VirtualClock(), Large(limit)), env={})
+    assert fits.state == "SUCCEEDED" and fits.result is None
+    too_large = engine.execute(definition, None, engine.World(VirtualClock(), Large(limit + 1)), env={})
+    assert too_large.raised is not None and too_large.raised.tags() == ["ResourceLimitError"]

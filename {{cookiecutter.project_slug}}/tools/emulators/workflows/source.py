@@ -73,6 +73,8 @@ class SourceError(Exception):
 
 def parse(text: str, report: Report) -> Node:
     """The tree of a source; wrong expressions and keys go to `report`. Raises SourceError where it cannot go on."""
+    if text.lstrip()[:1] in ("{", "["):
+        text = _PAIR.sub(_joined, text)
     _scan(text)
     try:
         document = yaml.compose(text, Loader=_Loader)
@@ -84,6 +86,17 @@ def parse(text: str, report: Report) -> Node:
     if document is None:
         raise SourceError(Mark(1, 1), "the source is empty: write a list of steps, or a map with main")
     return _Builder(report).node(document)
+
+
+_PAIR = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+
+
+def _joined(found: re.Match[str]) -> str:
+    """JSON's two escapes of one character beyond 16 bits as YAML's one; any other escape as it is."""
+    if found.group(1) is None:
+        return found.group()
+    high, low = int(found.group(1), 16), int(found.group(2), 16)
+    return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
 
 
 def _scan(text: str) -> None:
