@@ -22,6 +22,7 @@ class Standing:
 
     ledger: Ledger
     plan: Plan
+    url: str
     environment: dict[str, str] = field(default_factory=dict)
 
     def effects(self) -> list[Row]:
@@ -39,17 +40,20 @@ class NoProcesses:
 
 
 @contextmanager
-def standing(folder: Path, step: str, words: str) -> Iterator[Standing]:
-    """Stand-ins for `step` with the SINKS line `words`, their state in `folder`, until the end of the block."""
+def standing(folder: Path, step: str, words: str, receivers: frozenset[str] = frozenset()) -> Iterator[Standing]:
+    """Stand-ins for `step` with the SINKS line `words`, their state in `folder`, until the end of the block.
+
+    `receivers`: names of HTTP receivers beside them, at `url`/<step>/<name>.
+    """
     clock, plan = SystemClock(), Plan()
     host, log, ledger = Host(clock), EventLog(clock, folder / "events.jsonl"), Ledger(folder / "ledger.jsonl")
     sinks = Sinks(folder, ledger, clock, "test-project", "europe-west1")
     faults = HttpFaults(host, plan, clock, NoProcesses(), caller_is_a_process=True)
     try:
-        port = host.add(Receivers(ledger, faults, clock, log, {}, sinks.face).part, bind(0))
+        port = host.add(Receivers(ledger, faults, clock, log, {step: receivers}, sinks.face).part, bind(0))
         host.start()
         url = f"http://127.0.0.1:{port}"
-        yield Standing(ledger, plan, sinks.environment(step, words, url, lambda _, address: address))
+        yield Standing(ledger, plan, url, sinks.environment(step, words, url, lambda _, address: address))
     finally:
         sinks.stop()
         host.stop()
