@@ -4,7 +4,7 @@
 
 SHELL := bash
 PROJECT := {{cookiecutter.project_slug}}
-REQUIREMENTS := requirements-dev.txt $(wildcard $(PROJECT)/*/requirements.txt)
+REQUIREMENTS := $(wildcard requirements*.txt $(PROJECT)/*/requirements.txt)
 BIN := .venv/bin
 # The newest Python on PATH that is new enough; PYTHON=/path/to/python takes another.
 PYTHON = $(shell for name in python3.14 python3.13 python3.12 python3.11 python3 python; do \

@@ -58,6 +58,7 @@ def test_without_a_python_that_is_new_enough_it_says_so(project: Path, bare_path
     assert not (project / ".venv").exists()
 
 
+@pytest.mark.slow
 def test_requirements_that_cannot_be_installed_are_tried_again(project: Path, tmp_path: Path) -> None:
     """A set-up that failed half-way is not taken for done."""
     empty = tmp_path / "index"

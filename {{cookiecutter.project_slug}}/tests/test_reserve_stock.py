@@ -88,6 +88,26 @@ def test_nothing_open(reserve: Step, run: RunContext) -> None:
     assert reserve(run).result == {"orders": [], "short": []}
 
 
+def test_as_many_orders_as_it_says_fit_into_one_transaction(
+    database: firestore.Client, reserve: Step, run: RunContext
+) -> None:
+    batch = database.batch()
+    count = reserve.module.ORDERS_AT_ONCE
+    for number in range(count):
+        placed = SLOT - timedelta(seconds=count - number)
+        batch.create(
+            database.document(f"orders/order-{number:03}"),
+            {"sku": f"SKU-{number % 50}", "quantity": 1, "status": "open", "placed_at": placed, "open_since": placed},
+        )
+    batch.commit()
+    for number in range(50):
+        database.document(f"stock/SKU-{number}").create({"quantity": 100})
+    answer = reserve(run)
+    assert answer.status == 200
+    assert answer.result["orders"] == [f"order-{number:03}" for number in range(count)]
+    assert fields(database, "stock/SKU-0") == {"quantity": 100 - count // 50}
+
+
 def test_too_many_orders_are_refused_and_nothing_changes(
     database: firestore.Client, reserve: Step, run: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
