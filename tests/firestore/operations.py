@@ -278,13 +278,14 @@ class Generator:
     # -- transactions
 
     def _locked_for(self, writer: int | None, names: Sequence[str]) -> bool:
-        """A lock of another open transaction is in the way, and this is not one of the conflicts wanted."""
-        locked = any(
-            not other.read_only and ("*" in other.read or other.read & set(names))
-            for number, other in self._open.items()
-            if number != writer
-        )
-        return locked and self._rng.random() >= self._conflicts
+        """A lock of another open transaction is in the way, and this is not one of the conflicts wanted.
+
+        Only locks of documents make wanted conflicts: a query locks collections below its own in Google's emulator.
+        """
+        others = [other.read for number, other in self._open.items() if number != writer and not other.read_only]
+        if any("*" in read for read in others):
+            return True
+        return any(read & set(names) for read in others) and self._rng.random() >= self._conflicts
 
     def _reader(self, read: Sequence[str]) -> Callable[[Message, Side], None]:
         """Fills in the consistency selector of a request that reads these documents."""
@@ -484,7 +485,9 @@ class Generator:
             selector.collection_id, selector.all_descendants = f"{self._root}_s", True
         elif rng.random() < 0.1:
             parent, selector.collection_id = f"{DOCUMENTS}/{self._root}/{rng.choice(IDS)}", f"{self._root}_s"
-        filters = [self._filter() for _ in range(rng.choice((0, 0, 1, 1, 2, 2, 3)))]
+        drawn = [self._filter() for _ in range(rng.choice((0, 0, 1, 1, 2, 2, 3)))]
+        # Equal ones count once in Google's emulator, also where only one of a kind is allowed.
+        filters = [each for index, each in enumerate(drawn) if each not in drawn[:index]]
         if by_name and rng.random() < 0.06:
             filters = [self._name_filter()]
         if len(filters) == 1:
