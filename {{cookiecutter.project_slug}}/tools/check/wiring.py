@@ -94,7 +94,7 @@ def _call(project: Project, definition: Definition, call: StepCall) -> Iterator[
             "from new work: effects double",
             "Pass run: ${run}, where run is a parameter",
         )
-    if call.looped and "item" not in call.call.args:
+    if call.looped and "item" not in call.call.args and not _takes_items(project, call):
         yield Finding(
             "error",
             definition.file,
@@ -103,6 +103,12 @@ def _call(project: Project, definition: Definition, call: StepCall) -> Iterator[
             f"but the first do nothing",
             "Pass item: with a text that names the element",
         )
+
+
+def _takes_items(project: Project, call: StepCall) -> bool:
+    """Whether the step gets a list of items, each with a record and a key of its own (`chunk_step`)."""
+    step = project.settings.steps.get(call.step or "")
+    return step is not None and "@chunk_step" in (step.folder / "main.py").read_text(encoding="utf-8")
 
 
 def _effect(definition: Definition, step: Step) -> Iterator[Finding]:
