@@ -5,7 +5,7 @@ A field that a document lacks matches no filter, and values of another type matc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tools.emulators.firestore import limits, values
@@ -108,7 +108,7 @@ def _comparison(operator: int, operand: Message) -> Test:
         case FieldOperator.NOT_EQUAL:
             return lambda key, _: key not in (wanted, NULL)
         case FieldOperator.ARRAY_CONTAINS:
-            return lambda _, value: any(key == wanted for key in _element_keys(value))
+            return lambda _, value: wanted not in (NULL, NAN) and wanted in _element_keys(value)
         case _ if operator in RANGES:
             compare = RANGES[operator]
             return lambda key, _: _comparable(key, wanted) and compare(key, wanted)
@@ -135,9 +135,10 @@ def _comparable(key: Key, other: Key) -> bool:
     return key[0] == other[0] and (NAN not in (key, other) or key == other)
 
 
-def _element_keys(value: Message | None) -> Iterator[Key]:
-    if value is not None and value.WhichOneof("value_type") == "array_value":
-        yield from (values.key(element) for element in value.array_value.values)
+def _element_keys(value: Message | None) -> list[Key]:
+    if value is None or value.WhichOneof("value_type") != "array_value":
+        return []
+    return [values.key(element) for element in value.array_value.values]
 
 
 @dataclass(frozen=True)
