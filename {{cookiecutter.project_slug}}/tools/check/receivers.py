@@ -11,6 +11,7 @@ from tools.check.findings import Finding, Level, Project
 
 def receivers(project: Project, level: Level) -> Iterator[Finding]:
     """`level` of what only matters in the cloud: a laptop has stand-ins."""
+    yield from _sinks(project, level)
     for name, steps in project.settings.receivers().items():
         url, who = project.settings.value(name), ", ".join(steps)
         if not url:
@@ -43,6 +44,20 @@ def receivers(project: Project, level: Level) -> Iterator[Finding]:
                 f"{name} is http: keys and payloads travel in the clear, and a proxy on the way may repeat them",
                 "Use https",
             )
+
+
+def _sinks(project: Project, level: Level) -> Iterator[Finding]:
+    """Settings that name a bucket, a table, a queue, a topic (SINKS in step.env)."""
+    for step in project.settings.steps.values():
+        words = step.entries["SINKS"].value.split() if "SINKS" in step.entries else []
+        for setting in (word.partition("=")[2] for word in words):
+            if setting in step.settings and not project.settings.value(setting):
+                yield Finding(
+                    level,
+                    *project.place(setting),
+                    f"{setting} is empty: in the cloud {step.name} has nowhere to write to",
+                    f"Set {setting}; functions/{step.name}/README.md says to what",
+                )
 
 
 def _is_this_machine(host: str) -> bool:
