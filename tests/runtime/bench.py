@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -32,6 +33,8 @@ from tools.emulators.wire import GrpcWire
 
 SCOPE = "test-project/region/prod"
 HOUR = 3600.0
+RECONNECT = 0.02
+"""Real seconds of a pause, at most: what a client needs to connect again after a cut."""
 
 
 class Counter(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
@@ -127,7 +130,7 @@ class Bench:
     timeout: float = 300.0
     lease: float = 330.0
     max_attempts: int = 10
-    host: Host = field(default_factory=lambda: Host(sleep=lambda seconds: None))
+    host: Host = field(default_factory=lambda: Host(sleep=lambda seconds: time.sleep(min(seconds, RECONNECT))))
     plan: Plan = field(default_factory=Plan)
     clock: LateClock = field(default_factory=LateClock)
     events: list[dict[str, Any]] = field(default_factory=list)

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PROCESSES, THREADS = 4, 50
 
 
+@pytest.mark.slow  # it asks for both cores: beside other tests the ten seconds would be theirs
 @pytest.mark.parametrize(
     ("what", "winner", "others"), [("STEP", "done", {"busy", "replayed"}), ("RUN", "started", {"busy", "duplicate"})]
 )

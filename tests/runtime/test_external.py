@@ -63,9 +63,9 @@ def test_lease_is_judged_by_the_server_alone(bench: Bench, skew: float) -> None:
 
     def act(run: Any, payload: Any) -> Any:
         inside.append(bench.call(step, host=host).status)
-        bench.age(seconds=329)
+        bench.age(seconds=250)
         inside.append(bench.call(step, host=host).status)
-        bench.age(seconds=2)
+        bench.age(seconds=81)
         inside.append(bench.call(step, host=host).status)
         return "late"
 

@@ -179,9 +179,9 @@ def test_lease_that_ran_out_is_taken_over(bench: Bench, deliveries: Deliveries) 
 
     def meanwhile() -> None:
         deliveries.workflows.meanwhile = lambda: None
-        bench.age(path=deliveries.path(), seconds=119)
+        bench.age(path=deliveries.path(), seconds=60)
         assert deliveries.send().status == 409
-        bench.age(path=deliveries.path(), seconds=2)
+        bench.age(path=deliveries.path(), seconds=61)
         assert deliveries.send().json["status"] == "started"
 
     deliveries.workflows.meanwhile = meanwhile

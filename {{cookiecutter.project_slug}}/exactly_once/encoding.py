@@ -21,7 +21,10 @@ def canonical(value: Any) -> str:
     `1`, `1.0` and `1e0` are one number to JSON and to Workflows, so they are one text here. Raises ValueError for
     what is not JSON (NaN and infinities among it) and TypeError for values of other types.
     """
-    return json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(_plain(value))
+
+
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
@@ -45,7 +48,7 @@ def result_text(value: Any) -> str:
     Raises BadResult, with what to do, for a value that is not JSON or whose text is over `RESULT_LIMIT` bytes.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_refuse)
+        text = _RESULT.encode(value)
         size = len(text.encode())
     except BadResult:
         raise
@@ -73,3 +76,6 @@ def _refuse(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         raise BadResult(f"the result holds a {name}: return sorted(value)")
     raise BadResult(f"the result holds a {name}, which is not JSON: return a dict, list, string, number, bool or None")
+
+
+_RESULT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_refuse)
