@@ -114,7 +114,7 @@ def smallest_gap(schedule: str) -> int:
     gaps = [later - earlier for earlier, later in pairwise(times)]
     if len(matching) > 1:
         gaps.append(1440 * min(later - earlier for earlier, later in pairwise(matching)) + times[0] - times[-1])
-    return 60 * min(gaps)
+    return 60 * min(gaps, default=1440)  # none if there is no such day
 
 
 def values(text: str, low: int, high: int, names: Sequence[str] = ()) -> set[int]:
@@ -156,7 +156,8 @@ def main() -> None:
     fill_in(root / "settings.env", budget(answers["schedule"]))
     choose_example(answers["example"], root)
     for cache in [*root.rglob("__pycache__"), *root.glob(".*_cache")]:  # left in a template that was worked on
-        shutil.rmtree(cache)
+        if ".venv" not in cache.parts:
+            shutil.rmtree(cache)
     for name in ("pipeline", "deploy.sh"):
         if (root / name).exists():
             (root / name).chmod(0o755)  # a zip has lost them

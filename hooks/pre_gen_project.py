@@ -89,7 +89,8 @@ def schedule_problem(schedule: str) -> str | None:
             problem = part_problem(part, low, high, names.split())
             if problem:
                 return f"{name} {text!r}: {problem}"
-    if fields[4] == "*" and fields[2].isdigit() and not day_exists(int(fields[2]), fields[3]):
+    first_day = min(int(re.split("[-/]", part)[0].replace("*", "1")) for part in fields[2].split(","))
+    if fields[4].startswith("*") and not day_exists(first_day, fields[3]):
         return "this day is in no year, so it would never run"
     return None
 

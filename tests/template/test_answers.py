@@ -86,6 +86,8 @@ def test_unix_cron_is_taken(schedule: str) -> None:
         ("0,,5 * * * *", "write *, a value"),
         ("0 0 30 2 *", "in no year"),
         ("0 0 31 4,6,SEP,nov *", "in no year"),
+        ("0 0 30,31 2 *", "in no year"),
+        ("0 0 30-31 FEB */2", "in no year"),
         ("٣ * * * *", "write *, a value"),
     ],
 )
