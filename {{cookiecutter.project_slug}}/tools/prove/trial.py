@@ -177,8 +177,8 @@ class Stage:
             for snapshot in client.collection_group(f"{self.chain.settings.pipeline}_steps").stream():
                 record = snapshot.to_dict()
                 run_id = snapshot.reference.parent.parent.id
-                key = idempotency_key(run_id, record["step"], record["item"])
-                found[record["step"], record["item"] or ""] = {**plain(record), "run_id": run_id, "key": key}
+                key = idempotency_key(run_id, record["step"], record.get("item"))
+                found[record["step"], record.get("item") or ""] = {**plain(record), "run_id": run_id, "key": key}
         return found
 
 
