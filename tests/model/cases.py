@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from exactly_once.errors import Permanent, Retry
+from exactly_once.records import Status
 
 from .explorer import Case, Explorer
-from .runs import GAPS, RunCase
+from .runs import GAPS, SWEEPS, OverlapCase, RunCase
 from .steps import ExternalCase, ResolvedCase, TransactionalCase, effect, extended_effect, marked_effect, refusing
 from .world import State
+
+MEETING = (*GAPS[:2], *SWEEPS)
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ CASES: dict[str, Setup] = {
     "hold, an operator says done": Setup(ResolvedCase("hold", decision="done"), attempts=3, faults=1),
     "deliveries at once": Setup(RunCase(), faults=1),
     "deliveries in turn": Setup(RunCase(GAPS), attempts=len(GAPS) + 1, faults=len(GAPS), ticks=0),
+    "a slot is queued, then swept": Setup(OverlapCase(MEETING), attempts=5, faults=3, ticks=0),
+    "a slot is skipped": Setup(OverlapCase(MEETING, waits=Status.SKIPPED), attempts=5, faults=3, ticks=0),
 }
 """Two attempts: exhaustive within the faults. The deliveries in turn: as many as Cloud Scheduler sends."""
 

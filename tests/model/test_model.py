@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from .cases import CASES, LARGE, Setup
+from exactly_once.records import Status
+
+from .cases import CASES, LARGE, MEETING, Setup
 from .explorer import Violation
-from .runs import GAPS, RunCase
+from .runs import GAPS, OverlapCase, RunCase
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "{{cookiecutter.project_slug}}"
@@ -38,6 +40,14 @@ def test_a_lease_that_outlasts_the_last_gap_loses_a_slot() -> None:
     """Why the proxy's lease is 120 s and not the three minutes that come to mind."""
     with pytest.raises(Violation, match="a slot whose last delivery is undisturbed"):
         Setup(RunCase(GAPS, lease=180.0), attempts=len(GAPS) + 1, faults=len(GAPS), ticks=0).explore()
+
+
+@pytest.mark.parametrize("left", [Status.RELEASED, Status.IN_PROGRESS])
+def test_a_sweep_that_looks_for_queued_slots_alone_loses_one(left: Status) -> None:
+    """A sweep may die at work on a slot that Cloud Scheduler has done with."""
+    finds = frozenset({Status.QUEUED, Status.RELEASED, Status.IN_PROGRESS} - {left})
+    with pytest.raises(Violation, match="a slot that met another run"):
+        Setup(OverlapCase(MEETING, finds=finds), attempts=5, faults=3, ticks=0).explore()
 
 
 # name -> module, what stands there, what stands there instead, the case that finds it, the promise that breaks

@@ -52,22 +52,54 @@ class StartError(StoreError):
 
 @dataclass(frozen=True)
 class Started:
-    """A run that has its execution."""
+    """A run that has its execution, or waits for its turn."""
 
     execution: str
     by_us: bool
     """False: an earlier delivery recorded it."""
+    status: Status = Status.STARTED
+    """`queued` or `skipped`: it has no execution, since another run is at work (`Overlap`)."""
+
+
+class Overlap(Interface):
+    """What a slot does while another run is at work. `exactly_once.overlap` has the one on the records.
+
+    `waits`: the status of a slot that may not start, `queued` or `skipped`.
+    """
+
+    waits: Status
+
+    def obstacle(self, run: RunContext) -> str | None:
+        """Why the run, which is claimed and has no execution, may not start now. Raises StoreError."""
+        ...
+
+    def waiting(self) -> list[RunContext]:
+        """What is recorded, has not been started, and is in nobody's hands; earliest slot first. Raises StoreError."""
+        ...
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """Who starts a run by hand, and why; kept in its record."""
+
+    who: str
+    why: str
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """Carries out deliveries. `lease` is in seconds."""
+    """Carries out deliveries. `lease` is in seconds.
+
+    Without `overlap` runs may overlap. What is started `by` hand waits for nothing, and starts what was skipped.
+    """
 
     pipeline: str
     protocol: Protocol
     starter: Starter
     lease: float
     retention: timedelta
+    overlap: Overlap | None = None
+    by: ByHand | None = None
 
     def deliver(self, run: RunContext, log: Log) -> Started:
         """Raises Refusal (busy), LeaseLost, StoreError."""
@@ -76,10 +108,9 @@ class Launcher:
         claim = self.protocol.claim(run_path(self.pipeline, run.run_id), self._offer(run, attempt_id))
         if isinstance(claim, Record):
             log("run.duplicate", attempt=claim.attempts)
-            return Started(str(claim.fields["execution"]), by_us=False)
+            return Started(str(claim.fields.get("execution") or ""), by_us=False, status=claim.status)
         log = log.about(attempt=claim.attempt)
         log("run.taken_over" if claim.before else "run.claimed")
-        # An overlap policy other than "allow" decides here, where the slot is ours and nothing has been started.
         try:
             return self._start(run, claim, log)
         except LeaseLost as error:
@@ -89,12 +120,38 @@ class Launcher:
             self._release(claim, error, log)
             raise
 
+    def sweep(self, log: Log) -> list[tuple[RunContext, Started]]:
+        """Deliver what waits, in order of slots, as long as it may start; what came of each.
+
+        A crash anywhere loses nothing: what was not started is found by the next sweep. Raises as `deliver` does.
+        """
+        done: list[tuple[RunContext, Started]] = []
+        for run in self.overlap.waiting() if self.overlap else []:
+            done.append((run, self.deliver(run, log)))
+            if run.kind != "manual":
+                break  # whether it was started now or waits on: what comes after it waits
+        return done
+
     def _start(self, run: RunContext, claim: Claim, log: Log) -> Started:
         found = self.starter.find(run) if claim.before else None
+        if not found and (waits := self._wait(run, claim, log)):
+            return waits
         execution = found or self.starter.start(run)
         self.protocol.settle(claim, {"status": Status.STARTED.value, "execution": execution}, (Status.IN_PROGRESS,))
         log("run.adopted" if found else "run.started", execution=execution)
         return Started(execution, by_us=True)
+
+    def _wait(self, run: RunContext, claim: Claim, log: Log) -> Started | None:
+        """Where the policy says so, the record says that the slot waits, or that it is skipped."""
+        if self.overlap is None or self.by or run.kind == "manual":
+            return None
+        reason = self.overlap.obstacle(run)
+        if reason is None:
+            return None
+        waits = self.overlap.waits
+        self.protocol.settle(claim, {"status": waits.value, "why": reason}, (Status.IN_PROGRESS,))
+        log(f"run.{waits.value}", reason=reason)
+        return Started("", by_us=True, status=waits)
 
     def _release(self, claim: Claim, cause: Exception, log: Log) -> None:
         released: Fields = {"status": Status.RELEASED.value}
@@ -115,7 +172,17 @@ class Launcher:
             **{name: context[name] for name in ("job", "slot", "kind", "key")},
             "expire_at": expiry,
         }
-        return Offer(attempt_id, self.lease, fields, _may_take, lambda seen: {"expire_at": expiry})
+        again: Fields = {"expire_at": expiry}
+        if self.by:
+            by = {"who": self.by.who, "why": self.by.why}
+            fields, again = {**fields, "by": by}, {**again, "by": by}
+        return Offer(attempt_id, self.lease, fields, self._may_take, lambda seen: again)
+
+    def _may_take(self, record: Record) -> bool:
+        """False: the run is started, or skipped for good. Raises Refusal (busy)."""
+        if record.status is Status.SKIPPED:
+            return self.by is not None
+        return _may_take(record)
 
 
 def _may_take(record: Record) -> bool:

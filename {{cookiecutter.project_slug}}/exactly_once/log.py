@@ -23,6 +23,8 @@ EVENTS: dict[str, tuple[str, str]] = {
     "run.released": ("WARNING", "the start failed; the next delivery tries again"),
     "run.fenced": ("WARNING", "another delivery took the run over while this one was at work"),
     "run.refused": ("WARNING", "the request says no run: its headers are missing or wrong"),
+    "run.queued": ("NOTICE", "an earlier run is at work; this one starts when it has ended"),
+    "run.skipped": ("WARNING", "an earlier run is at work; this one is not started"),
     "run.error": ("ERROR", "Firestore or Workflows gave no usable answer, or the proxy is set up wrongly"),
     "step.claimed": ("INFO", "this attempt is the first of its step"),
     "step.taken_over": ("WARNING", "an earlier attempt released the step, or its lease ran out; this one goes on"),
@@ -41,10 +43,15 @@ EVENTS: dict[str, tuple[str, str]] = {
     "operator.resolved": ("NOTICE", "an operator decided a step's outcome"),
     "operator.accepted": ("NOTICE", "an operator let a recorded result stand for another input"),
     "operator.resumed": ("NOTICE", "an operator started a new execution of a run"),
+    "operator.redone": ("NOTICE", "an operator has a completed step done again"),
+    "operator.cancelled": ("NOTICE", "an operator cancelled the execution of a run"),
 }
 """Event -> severity, and what it means. Alerts and reports go by these names."""
 
 Write = Callable[[str], None]
+
+_LINE = json.JSONEncoder(default=str)
+"""In ASCII: whatever text a caller names an item by, the line can be written."""
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context
 _CLOUD_TRACE = re.compile(r"([0-9a-fA-F]{32})(/.*)?")
@@ -82,7 +89,7 @@ class Log:
         if trace:
             line["logging.googleapis.com/trace"] = trace
         line["logging.googleapis.com/labels"] = {name: text for name, text in labels.items() if text}
-        self._write(json.dumps(line, ensure_ascii=False, default=str).encode("utf-8", "replace").decode())
+        self._write(_LINE.encode(line))
 
 
 def trace_of(headers: Mapping[str, str], project: str) -> str | None:

@@ -16,7 +16,7 @@ from google.cloud.firestore_v1.base_query import FieldFilter
 
 from .firestore import snapshot_of, unreachable
 from .identity import run_path
-from .records import Record
+from .records import Record, Status
 
 SECONDS = 10.0
 """What one look-up may take."""
@@ -52,6 +52,35 @@ class Lookups:
         if until:
             query = query.where(filter=FieldFilter("slot", "<", until))
         return self._page(query, self._client.document(run_path(self._pipeline, after)) if after else None, limit)
+
+    def starting_with(self, text: str, limit: int = 10) -> dict[str, Record]:
+        """The runs whose id begins with `text` (hex digits), at most `limit`."""
+        runs = self._client.collection(f"{self._pipeline}_runs")
+        query = runs.order_by("__name__").start_at({"__name__": runs.document(text)})
+        return self._page(query.end_at({"__name__": runs.document(text + "~")}), None, limit).records
+
+    def many(self, run_ids: list[str]) -> dict[str, Record]:
+        """The runs that exist among `run_ids`."""
+        found: dict[str, Record] = {}
+        for start in range(0, len(run_ids), 300):
+            part = [self._client.document(run_path(self._pipeline, run_id)) for run_id in run_ids[start : start + 300]]
+            try:
+                snapshots = list(self._client.get_all(part, retry=None, timeout=SECONDS))
+            except api.GoogleAPIError as error:
+                raise unreachable(error) from error
+            found |= dict(_records(snapshot for snapshot in snapshots if snapshot.exists))
+        return found
+
+    def without_slot(self, limit: int = 1000) -> dict[str, Record]:
+        """Runs by hand that are for no slot, in no order: nothing that is indexed tells their age."""
+        query = self._client.collection(f"{self._pipeline}_runs").where(filter=FieldFilter("slot", "==", None))
+        return self._page(query, None, limit).records
+
+    def unstarted(self, limit: int = 1000) -> dict[str, Record]:
+        """Runs that have no execution and may still get one: queued, released, or being started."""
+        states = [Status.QUEUED.value, Status.RELEASED.value, Status.IN_PROGRESS.value]
+        query = self._client.collection(f"{self._pipeline}_runs").where(filter=FieldFilter("status", "in", states))
+        return self._page(query, None, limit).records
 
     def steps(self, run_id: str, *, limit: int = 200, after: str | None = None, status: str | None = None) -> Page:
         """The steps and items of a run by document id: `step`, or `step:` and the hash of the item's name."""

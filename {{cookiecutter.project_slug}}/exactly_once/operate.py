@@ -24,6 +24,9 @@ from .store import Fields
 
 Outcome = Literal["done", "redo"]
 
+RESUMING = timedelta(seconds=60)
+"""How long a mark of a resumption holds that nobody took away: longer than a start may take."""
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -98,21 +101,73 @@ class Operator:
         self._amend(step_path(self.pipeline, run_id, step, item), change)
         self._say("operator.accepted", run_id, note, step=step, item=item, previous=attempt_id)
 
-    def resume(self, run_id: str, starter: Starter, *, note: str) -> str:
+    def redo(self, run_id: str, step: str, item: str | None, *, attempt_id: str, note: str) -> None:
+        """Forget the outcome of a step that no attempt is at work on: the next attempt runs the body, with whatever
+        input it gets and under the same idempotency key. Raises NotAccepted, StoreError.
+        """
+
+        def change(seen: Record) -> Fields:
+            _expect(seen, attempt_id)
+            if seen.status is Status.IN_PROGRESS and not seen.abandoned():
+                raise NotAccepted(f"an attempt is at work: its lease has {seen.lease_left():.0f} s left")
+            return {
+                "status": Status.RELEASED.value,
+                "result": None,
+                "error": None,
+                "input_digest": None,
+                "attempts": 0,
+                "crashes": 0,
+                "started": None,
+                "expire_at": self.protocol.host.now() + self.retention,
+                "resolutions": [*_kept(seen), self._entry(seen, "to be done again", note)],
+            }
+
+        self._amend(step_path(self.pipeline, run_id, step, item), change)
+        self._say("operator.redone", run_id, note, step=step, item=item, previous=attempt_id)
+
+    def cancelling(self, run_id: str, *, attempt_id: str, note: str) -> None:
+        """Keep in the run's record that its execution is cancelled, before it is. Raises NotAccepted, StoreError."""
+
+        def change(seen: Record) -> Fields:
+            _expect(seen, attempt_id)
+            return {
+                "status": seen.status.value,
+                "resolutions": [*_kept(seen), self._entry(seen, f"cancelled {seen.fields.get('execution')}", note)],
+            }
+
+        self._amend(run_path(self.pipeline, run_id), change)
+        self._say("operator.cancelled", run_id, note)
+
+    def resume(self, run_id: str, starter: Starter, *, note: str, attempt_id: str | None = None) -> str:
         """Start a new execution of a run that was started before; its name. What is done is not done again.
 
-        A run that has not been started is delivered instead (`launching.Launcher`). Raises NotAccepted, StoreError.
+        `attempt_id` is the record's that the operator saw. A mark in the record keeps a second operator out until the
+        execution is recorded, or for `RESUMING` if this process dies. A run that has not been started is delivered
+        instead (`launching.Launcher`). Raises NotAccepted, StoreError.
         """
         path = run_path(self.pipeline, run_id)
         record = self.protocol.read(path)
         if record is None or record.status is not Status.STARTED:
             raise NotAccepted(f"run {run_id} is {record.status if record else 'unknown here'}: it has no execution yet")
+
+        def mark(seen: Record) -> Fields:
+            other = seen.fields.get("resuming")
+            if other and seen.read_time - other["when"] < RESUMING:
+                raise NotAccepted(f"{other['who']} is resuming it at this moment ({other['why'] or 'no reason given'})")
+            _expect(seen, attempt_id or record.attempt_id)
+            return {
+                "status": seen.status.value,
+                "resuming": {"who": self.who, "when": seen.read_time, "why": note},
+            }
+
+        self._amend(path, mark)
         execution = starter.start(RunContext.from_json(json.loads(record.fields["run"])))
 
         def change(seen: Record) -> Fields:
             return {
                 "status": seen.status.value,
                 "execution": execution,
+                "resuming": None,
                 "expire_at": self.protocol.host.now() + self.retention + RUN_OUTLIVES_STEPS,
                 "resolutions": [*_kept(seen), self._entry(seen, f"resumed as {execution}", note)],
             }

@@ -3,8 +3,9 @@
 Fields of both: `status`, `attempt_id`, `attempts`, `claimed_at` (server's time of the claim), `lease_seconds`,
 `expire_at` (TTL; null: never). A step's: `step`, `item`, `input_digest` (null: any input), `result` (JSON text),
 `error`, `crashes` (attempts that ended without a word), `started` (see `Run.starting`), `resolutions` (what operators
-did). A run's: `execution`, `job`, `slot`, `kind`, `key`, `run` (the context, JSON text), `resolutions`. A field that
-has nothing to say is null or absent.
+did). A run's: `execution`, `job`, `slot`, `kind`, `key`, `run` (the context, JSON text), `by` (the operator who
+started it by hand, and why), `resuming` (who is starting it again), `why` (it waits or was skipped), `resolutions`. A
+field that has nothing to say is null or absent.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Status(StrEnum):
     FAILED = "failed"  # a step: final until an operator says otherwise
     UNKNOWN = "unknown"  # a step: held, nothing runs until an operator says what happened
     STARTED = "started"  # a run: its execution was started
+    QUEUED = "queued"  # a run: starts when no earlier one is at work
+    SKIPPED = "skipped"  # a run: an earlier one was at work, so it does not start unless an operator says so
 
 
 @dataclass(frozen=True)

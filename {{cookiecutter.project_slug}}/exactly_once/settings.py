@@ -78,8 +78,8 @@ def proxy_settings(environ: Mapping[str, str]) -> ProxySettings:
     except (KeyError, ValueError, OSError) as error:
         raise ConfigurationError(f"TIME_ZONE={zone!r} is no time zone of the IANA database") from error
     overlap = environ.get("ON_OVERLAP") or "allow"
-    if overlap != "allow":
-        raise ConfigurationError(f"ON_OVERLAP={overlap!r}: only 'allow' is known")
+    if overlap not in ("allow", "skip", "queue"):
+        raise ConfigurationError(f"ON_OVERLAP={overlap!r}: write allow, skip or queue")
     return ProxySettings(
         **_common(environ),
         scopes=scopes or (_text(environ, "SCOPE"),),

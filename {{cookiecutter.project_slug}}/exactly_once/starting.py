@@ -21,6 +21,9 @@ from .launching import StartError
 FIND_SECONDS = 10.0
 START_SECONDS = 20.0
 
+LOOK_SECONDS = 3.0
+"""For one question of the overlap policy: five fit into the proxy's time-out, beside claim, start and record."""
+
 LABEL_LENGTH = 63
 """Characters of a label's value; a run id has 64. The 252 bits that are left tell runs apart as well."""
 
@@ -58,6 +61,29 @@ class WorkflowsStarter:
         if not found:
             return None
         return str(min(found, key=_preference).name)
+
+    def at_work(self) -> str | None:
+        """The name of an execution of the workflow that has not ended, if the listing shows one. Raises StartError."""
+        for state in ("ACTIVE", "QUEUED"):
+            request = {"parent": self.workflow, "filter": f'state="{state}"', "page_size": 1}
+            try:
+                pager = self._client.list_executions(request=request, retry=None, timeout=LOOK_SECONDS)
+                found = list(next(iter(pager.pages)).executions)
+            except api.GoogleAPIError as error:
+                raise _said(error) from error
+            if found:
+                return str(found[0].name)
+        return None
+
+    def ended(self, execution: str) -> bool:
+        """Whether an execution has ended, or is not there any more. Raises StartError."""
+        try:
+            state = self._client.get_execution(name=execution, retry=None, timeout=LOOK_SECONDS).state
+        except api.NotFound:
+            return True
+        except api.GoogleAPIError as error:
+            raise _said(error) from error
+        return state not in _PREFERRED[:2]
 
     def start(self, run: RunContext) -> str:
         labels = {"run": run.run_id[:LABEL_LENGTH], "pipeline": run.pipeline}

@@ -1,7 +1,9 @@
 """Cloud Scheduler's target: claims the run of a slot and starts its workflow.
 
-Answers 200 {"run_id", "execution", "status": "started" | "already_started", ...}; 400 when the headers say no run; 409
-while another delivery starts it; 500 when nothing was started, so that Scheduler delivers again. Never 503.
+Answers 200 {"run_id", "execution", "status": "started" | "already_started" | "queued" | "skipped", ...}; 400 when the
+headers say no run; 409 while another delivery starts it; 500 when nothing was started, so that Scheduler delivers
+again. Never 503. With ON_OVERLAP=queue a job of its own sends the header X-Exactly-Once-Sweep every minute: what waits
+is started when its turn has come.
 
 Time-outs: claim 10 s, look 10 s, start 20 s, record 10 s, together below the function's 60 s.
 """
@@ -18,9 +20,12 @@ from exactly_once.contract import Response, as_json, refusal
 from exactly_once.errors import ConfigurationError, LeaseLost, Refusal, StoreError
 from exactly_once.firestore import FirestoreStore
 from exactly_once.identity import RunContext, instant_text, is_job, manual_run, parse_instant, run_path, slot_run
-from exactly_once.launching import Launcher, is_forced
+from exactly_once.launching import Launcher, Started, is_forced
 from exactly_once.log import Log, trace_of
+from exactly_once.lookups import Lookups
+from exactly_once.overlap import RecordedOverlap
 from exactly_once.protocol import Protocol
+from exactly_once.records import Status
 from exactly_once.runtime import client
 from exactly_once.settings import ProxySettings, proxy_settings
 from exactly_once.starting import WorkflowsStarter
@@ -30,6 +35,10 @@ JOB = "x-cloudscheduler-jobname"
 TIME = "x-cloudscheduler-scheduletime"
 SCOPE = "x-exactly-once-scope"
 KEY = "x-exactly-once-key"
+SWEEP = "x-exactly-once-sweep"
+
+OVERLAP = {"skip": Status.SKIPPED, "queue": Status.QUEUED}
+"""ON_OVERLAP -> what becomes of a slot while another run is at work."""
 
 
 class Proxy:
@@ -44,6 +53,8 @@ class Proxy:
         """One delivery. Every refusal and error has its line in the log."""
         log = self.log.about(pipeline=self.settings.pipeline, trace=trace_of(headers, self.settings.project))
         try:
+            if any(name.lower() == SWEEP for name in headers):
+                return self._sweep(log)
             run = self.run_of(headers)
             log = log.about(run_id=run.run_id, slot=run.slot and instant_text(run.slot), kind=run.kind)
             started = self.launcher.deliver(run, log)
@@ -64,11 +75,15 @@ class Proxy:
             {
                 "run_id": run.run_id,
                 "execution": started.execution,
-                "status": "started" if started.by_us else "already_started",
+                "status": _word(started),
                 "kind": run.kind,
                 "slot": run.slot and instant_text(run.slot),
             },
         )
+
+    def _sweep(self, log: Log) -> Response:
+        done = self.launcher.sweep(log)
+        return as_json(200, {"swept": [{"run_id": run.run_id, "status": _word(started)} for run, started in done]})
 
     def run_of(self, headers: Mapping[str, str]) -> RunContext:
         """Which run a delivery is for. Headers identify; they never authenticate. Raises Refusal, StoreError."""
@@ -104,6 +119,12 @@ class Proxy:
 _ADVICE = "call through a Cloud Scheduler job with a unix-cron schedule, or give X-Exactly-Once-Key to run by hand"
 
 
+def _word(started: Started) -> str:
+    if started.status is not Status.STARTED:
+        return started.status.value
+    return "started" if started.by_us else "already_started"
+
+
 def _slot(text: str) -> Any:
     try:
         return parse_instant(text)
@@ -113,6 +134,11 @@ def _slot(text: str) -> Any:
 
 def _malformed(message: str) -> Refusal:
     return Refusal("malformed", message, "run.refused")
+
+
+def _overlap(settings: ProxySettings, starter: WorkflowsStarter) -> RecordedOverlap | None:
+    waits = OVERLAP.get(settings.on_overlap)
+    return RecordedOverlap(waits, Lookups(client(settings), settings.pipeline), starter) if waits else None
 
 
 _lock = threading.Lock()
@@ -127,7 +153,9 @@ def _current() -> Proxy:
             settings = proxy_settings(os.environ)
             protocol = Protocol(FirestoreStore(client(settings)), Host())
             starter = WorkflowsStarter(settings.workflow)
-            launcher = Launcher(settings.pipeline, protocol, starter, settings.lease, settings.retention)
+            launcher = Launcher(
+                settings.pipeline, protocol, starter, settings.lease, settings.retention, _overlap(settings, starter)
+            )
             _proxy = Proxy(settings, launcher, Log())
         return _proxy
 
