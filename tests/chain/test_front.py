@@ -154,34 +154,35 @@ def test_restart_replaces_the_process(cloud: Cloud) -> None:
     ],
     ids=lambda value: value.action.value if isinstance(value, Fault) else str(value),
 )
-def test_faults_of_a_call(cloud: Cloud, injected: Fault, bodies: int, seen: int | str) -> None:
-    cloud.service.ensure()
-    cloud.plan.add(injected)
-    before = cloud.clock.now()
+def test_faults_of_a_call(shared_cloud: Cloud, injected: Fault, bodies: int, seen: int | str) -> None:
+    shared_cloud.service.ensure()
+    shared_cloud.plan.add(injected)
+    before = shared_cloud.clock.now()
     try:
-        got: int | str = cloud.call().status_code
+        got: int | str = shared_cloud.call().status_code
     except httpx.RemoteProtocolError:
         got = "broken"
     assert got == seen
     if injected.action is Action.LATE:
-        assert cloud.bodies() == 0
-    until(lambda: cloud.bodies() >= bodies)
-    assert cloud.bodies() == bodies
-    assert cloud.clock.now() - before >= injected.seconds
-    assert cloud.plan.pending() == []
-    assert cloud.call().status_code == 200  # the next call is not touched
+        assert shared_cloud.bodies() == 0
+    until(lambda: shared_cloud.bodies() >= bodies)
+    assert shared_cloud.bodies() == bodies
+    assert shared_cloud.clock.now() - before >= injected.seconds
+    assert shared_cloud.plan.pending() == []
+    assert shared_cloud.call().status_code == 200  # the next call is not touched
 
 
-def test_a_call_that_hangs_ends_with_its_caller(cloud: Cloud) -> None:
-    cloud.plan.add(fault(Action.HANG))
+def test_a_call_that_hangs_ends_with_its_caller(shared_cloud: Cloud) -> None:
+    shared_cloud.plan.add(fault(Action.HANG))
+    token = shared_cloud.tokens.mint(shared_cloud.url, "w@p", shared_cloud.clock.now())
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(
-            cloud.url,
-            headers={"Authorization": f"Bearer {cloud.tokens.mint(cloud.url, 'w@p', cloud.clock.now())}"},
+            shared_cloud.url,
+            headers={"Authorization": f"Bearer {token}"},
             timeout=0.2,
             trust_env=False,
         )
-    assert cloud.bodies() == 0
+    assert shared_cloud.bodies() == 0
 
 
 SUPERVISOR = """

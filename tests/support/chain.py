@@ -140,6 +140,12 @@ class Cloud:
         self.collector.drain()
         return [event["event"] for event in self.log.all()]
 
+    def reset(self) -> None:
+        """For another test: no faults and no events."""
+        self.plan.clear()
+        self.collector.drain()
+        self.log.clear()
+
     def stop(self) -> None:
         self.service.stop()
         self.host.stop()
@@ -152,3 +158,20 @@ def cloud(tmp_path: Path, jump_clock: JumpClock, tokens: Tokens, request: pytest
     cloud = Cloud(tmp_path, jump_clock, tokens, getattr(request, "param", "instance"))
     yield cloud
     cloud.stop()
+
+
+@pytest.fixture(scope="module")
+def one_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    room = tmp_path_factory.mktemp("cloud")
+    clock = JumpClock(OffsetFile(room / "offset"), quiet=0.02)
+    cloud = Cloud(room, clock, Tokens(SECRET), "instance")
+    yield cloud
+    cloud.stop()
+    clock.stop()
+
+
+@pytest.fixture
+def shared_cloud(one_cloud: Cloud) -> Cloud:
+    """One for all tests of a module that leave the function's process as it was."""
+    one_cloud.reset()
+    return one_cloud

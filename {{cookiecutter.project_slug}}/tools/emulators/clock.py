@@ -151,6 +151,9 @@ class JumpClock(OffsetClock):
     POLL = 0.02
     """Real seconds after which a sleeper with an event of its own notices a jump."""
 
+    PATIENCE = 4
+    """Quiet times to wait for, where the end of one comes late: then other threads wait for the processor as well."""
+
     def __init__(self, offset: OffsetFile, quiet: float = 0.03) -> None:
         super().__init__(offset)
         self.jumps = 0
@@ -240,6 +243,7 @@ class JumpClock(OffsetClock):
             self._state.notify_all()
 
     def _drive(self) -> None:
+        seen, waited = -1, 0
         with self._state:
             while not self._stopped:
                 if self._marks > 0 or not self._sleepers:
@@ -247,17 +251,21 @@ class JumpClock(OffsetClock):
                     self._state.wait()
                     self._parked = False
                     continue
-                seen = self._changes
+                if seen != self._changes:
+                    seen, waited = self._changes, 0
+                since = time.monotonic()
                 self._state.wait(self._quiet)
-                if seen == self._changes and not self._stopped and not self._awake():
+                if seen != self._changes or self._stopped or self._awake():
+                    continue
+                waited += 1
+                if time.monotonic() - since < self._quiet * 1.5 or waited == self.PATIENCE:
+                    waited = 0
                     self._jump()
 
     def _awake(self) -> bool:
         """Somebody's event is set, or time is up: that thread is about to go on."""
         now = self.now()
-        return any(
-            (s.wake is not None and s.wake.is_set()) or s.deadline <= now for s in self._sleepers
-        )  # fired ones too
+        return any((s.wake is not None and s.wake.is_set()) or s.deadline <= now for s in self._sleepers)
 
     def _jump(self) -> None:
         asleep = [sleeper for sleeper in self._sleepers if not sleeper.fired.is_set()]

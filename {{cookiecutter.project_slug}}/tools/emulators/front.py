@@ -62,23 +62,17 @@ class Front:
         return serve
 
     async def _serve(self, route: Route, request: Request) -> Response | None:
-        arrived = self._clock.hold()
-        arrived.on()
-        try:
-            caller = self._caller(route, request)
-            if isinstance(caller, Response):
-                return caller
-            body = await request.body()
-            if len(body) > MAX_REQUEST:
-                return _refusal(413, f"a request is at most {MAX_REQUEST} bytes")
+        caller = self._caller(route, request)
+        if isinstance(caller, Response):
+            return caller
+        body = await request.body()
+        if len(body) > MAX_REQUEST:
+            return _refusal(413, f"a request is at most {MAX_REQUEST} bytes")
 
-            async def deliver() -> Response:
-                return await self._deliver(route.service, request, body)
+        async def deliver() -> Response:
+            return await self._deliver(route.service, request, body)
 
-            arrived.off()
-            return await self._faults.carry(Call(caller, route.service.name, request.method, body), deliver)
-        finally:
-            arrived.off()
+        return await self._faults.carry(request, Call(caller, route.service.name, request.method, body), deliver)
 
     def _caller(self, route: Route, request: Request) -> str | Response:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -99,36 +93,43 @@ class Front:
     async def _deliver(self, service: Service, request: Request, body: bytes) -> Response:
         """One request to one instance, and its answer or the 504."""
         self._log.add(service.name, "front.request")
-        hold = self._clock.hold()
-        hold.on()
+        ours = self._clock.hold()
+        ours.on()
         try:
             try:
                 instance = await self._host.blocking(service.ensure)
             except StartError as error:
                 self._log.add(service.name, "process.broken", severity="ERROR", message=str(error))
                 return _refusal(503, f"{service.name} did not start")
+            work = instance.begin()
             working = asyncio.ensure_future(self._work(service, instance, request, body))
+            waits = True
+
+            def ended(_: asyncio.Future[Response]) -> None:
+                if waits:
+                    ours.on()  # before the body's own mark goes: its answer is on the way
+                instance.end(work)
+
+            working.add_done_callback(ended)
+            ours.off()
+            await self._host.sleep(service.spec.timeout, until=working)
+            waits = False
+            instance.gave_up(self._throttle)
+            if working.done():
+                return working.result()
+            self._log.add(service.name, "front.timeout", severity="WARNING", seconds=service.spec.timeout)
+            self._host.background(self._overdue(service, working))
+            return _refusal(504, f"no answer within {service.spec.timeout:g} s; the body runs on")
         finally:
-            hold.off()
-        await self._host.sleep(service.spec.timeout, until=working)
-        late = not working.done()
-        instance.gave_up(self._throttle)
-        if not late:
-            return working.result()
-        self._log.add(service.name, "front.timeout", severity="WARNING", seconds=service.spec.timeout)
-        self._host.background(self._overdue(service, working))
-        return _refusal(504, f"no answer within {service.spec.timeout:g} s; the body runs on")
+            ours.off()
 
     async def _work(self, service: Service, instance: Instance, request: Request, body: bytes) -> Response:
         """The body's whole life, whoever still waits for it."""
-        work = instance.begin()
         try:
             return await self._forward(instance, request, body)
         except httpx.HTTPError as error:
             self._log.add(service.name, "front.broken", severity="WARNING", reason=type(error).__name__)
             return _refusal(503, "the instance ended before it answered")
-        finally:
-            instance.end(work)
 
     async def _forward(self, instance: Instance, request: Request, body: bytes) -> Response:
         if self._client is None:

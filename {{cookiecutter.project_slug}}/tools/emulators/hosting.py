@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -18,10 +19,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tools.emulators.clock import Clock
+from tools.emulators.clock import Clock, Hold
 from tools.errors import UserError
 
 Part = Callable[[Request], Awaitable[Response | None]]
+
+MARK = "mark"
+"""Where a request's scope keeps its mark on the clock."""
 
 
 class PortInUseError(UserError):
@@ -109,6 +113,19 @@ class Host:
         """`call` in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
 
+    @contextmanager
+    def waiting(self, request: Request) -> Iterator[None]:
+        """Within, a request is not work in flight: who works on it, or keeps it waiting, says so itself.
+
+        Outside it is, from its arrival until its answer is sent.
+        """
+        mark: Hold = request.scope["state"][MARK]
+        mark.off()
+        try:
+            yield
+        finally:
+            mark.on()
+
     async def sleep(self, seconds: float, until: asyncio.Future[Any] | None = None) -> None:
         """On the clock; ends early when `until` is done, and when the host stops."""
         wake = threading.Event() if until is not None else self._stopping
@@ -121,15 +138,18 @@ class Host:
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        part = self._parts[scope["server"][1]]
+        mark = scope["state"][MARK] = self._clock.hold()
+        mark.on()
         try:
-            response = await part(request)
+            response = await self._parts[scope["server"][1]](request)
+            if response is not None:
+                await response(scope, receive, send)
+                return
         except ClientDisconnect:
             return
         except asyncio.CancelledError:  # the host stops
-            response = None
-        if response is None:
-            scope["state"]["abort"]()
-            await asyncio.sleep(0)  # the server hears of it before it misses the answer
-        else:
-            await response(scope, receive, send)
+            pass
+        finally:
+            mark.off()
+        scope["state"]["abort"]()
+        await asyncio.sleep(0)  # the server hears of it before it misses the answer

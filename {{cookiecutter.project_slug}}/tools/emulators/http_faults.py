@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tools.emulators.clock import Clock
@@ -40,11 +41,12 @@ class HttpFaults:
         self._processes = processes
         self._caller_is_a_process = caller_is_a_process
 
-    async def carry(self, call: Call, deliver: Deliver) -> Answer:
+    async def carry(self, request: Request, call: Call, deliver: Deliver) -> Answer:
         """The answer that the caller gets; None: its connection breaks."""
         for fault in reversed(self._plan.at(call)):
             deliver = self._wrap(fault, call, deliver)
-        return await deliver()
+        with self._host.waiting(request):
+            return await deliver()
 
     def _wrap(self, fault: Fault, call: Call, deliver: Deliver) -> Deliver:
         async def wrapped() -> Answer:

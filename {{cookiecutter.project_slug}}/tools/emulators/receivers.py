@@ -149,7 +149,7 @@ class Receivers:
                 return self._look(receiver, path)
             return self._effect(request, step, receiver, path, body)
 
-        return await self._faults.carry(Call(step, receiver, request.method, body), deliver)
+        return await self._faults.carry(request, Call(step, receiver, request.method, body), deliver)
 
     def _look(self, receiver: str, path: str) -> Response:
         if path == "/":

@@ -198,14 +198,26 @@ class Scheduler:
         answer: list[httpx.Response | str] = []
         answered = threading.Event()
 
+        mark = self._clock.hold()
+
+        def follow(event: str, _: Any) -> None:
+            """The target marks its own work from the arrival of the request until it has answered."""
+            if event == "http11.send_request_body.complete":
+                mark.off()
+            elif event == "http11.receive_response_headers.complete":
+                mark.on()
+
         def call() -> None:
             try:
-                headers = self._headers(slot)
-                answer.append(self._client.post(self.job.url, content=self.job.body, headers=headers))
+                headers, extensions = self._headers(slot), {"trace": follow}
+                target, body = self.job.url, self.job.body
+                answer.append(self._client.post(target, content=body, headers=headers, extensions=extensions))
             except httpx.HTTPError as error:
                 answer.append(f"{type(error).__name__}: {error}")
             answered.set()
+            mark.off()
 
+        mark.on()
         threading.Thread(target=call, name="attempt", daemon=True).start()
         in_time = self._clock.sleep(self.job.attempt_deadline, answered) or answered.is_set()
         got = answer[0] if in_time else f"DEADLINE_EXCEEDED after {self.job.attempt_deadline:g} s"
