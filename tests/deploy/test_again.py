@@ -174,6 +174,7 @@ def resume_after(project: Deployment, calls: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_failure_at_any_command_is_carried_on(new: Make) -> None:
     whole = new()
     whole.deploy()
@@ -182,6 +183,7 @@ def test_a_failure_at_any_command_is_carried_on(new: Make) -> None:
         project = new()
         resume_after(project, call)
         assert without_order(project) == without_order(whole), call
+        project.gcloud.close()
 
 
 @pytest.mark.parametrize("call", [36])
