@@ -58,9 +58,16 @@ class Hop:
     of: int = 1
 
     @property
+    def ends(self) -> str:
+        return f"{self.caller} -> {self.callee}"
+
+    @property
+    def call(self) -> str:
+        return f"{self.method} {self.nth} of {self.of}" if self.of > 1 else self.method
+
+    @property
     def name(self) -> str:
-        which = f" {self.nth} of {self.of}" if self.of > 1 else ""
-        return f"{self.caller} -> {self.callee}  {self.method}{which}"
+        return f"{self.ends}  {self.call}"
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,37 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from .cells import COLUMNS, Hop
+from .cells import (
+    AGAIN,
+    ANSWER_LOST,
+    COLUMNS,
+    KILL_AFTER,
+    KILL_BEFORE,
+    KILL_CALLEE,
+    LATE,
+    LOST,
+    TWICE,
+    ZOMBIE,
+    Hop,
+)
 from .proof import FAILED, HELD, OK, Proof, Verdict
 
 MARKS = {OK: ("ok", "green"), HELD: ("held", "yellow"), FAILED: ("FAILED", "bold red")}
 """Status -> word and style."""
+
+
+HEADINGS = {
+    LOST: "call lost",
+    ANSWER_LOST: "answer lost",
+    TWICE: "twice",
+    AGAIN: "again after",
+    LATE: "too late",
+    KILL_BEFORE: "killed before",
+    KILL_AFTER: "killed after",
+    KILL_CALLEE: "callee killed",
+    ZOMBIE: "wakes late",
+}
+"""Words of at most six letters over a column."""
 
 
 def table(verdicts: Sequence[Verdict]) -> dict[Hop, dict[str, Verdict]]:
@@ -40,13 +66,18 @@ def show(out: Console, proof: Proof) -> None:
 
 
 def _grid(rows: dict[Hop, dict[str, Verdict]]) -> Table:
+    """Rows that share caller and callee stand under one heading, so that the grid fits a terminal of 100 columns."""
     used = [column for column in COLUMNS if any(column in row for row in rows.values())]
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    grid.add_column("caller -> callee", overflow="fold")
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    grid.add_column("", no_wrap=True)
     for column in used:
-        grid.add_column(column, justify="center", max_width=11)
+        grid.add_column(HEADINGS[column], justify="center", min_width=6, max_width=7)
+    ends = ""
     for hop, row in rows.items():
-        grid.add_row(hop.name, *(_mark(row.get(column)) for column in used))
+        if hop.ends != ends:
+            ends = hop.ends
+            grid.add_row(Text(ends, "bold"))
+        grid.add_row(f"  {hop.call}", *(_mark(row.get(column)) for column in used))
     return grid
 
 

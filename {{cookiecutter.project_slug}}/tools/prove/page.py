@@ -9,7 +9,7 @@ from .cells import COLUMNS
 from .grid import replay, summary, table
 from .proof import FAILED, HELD, OK, Proof, Verdict
 
-WORDS = {OK: "ok", HELD: "held, resolved", FAILED: "failed"}
+WORDS = {OK: "ok", HELD: "held", FAILED: "failed"}
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --ok: #1a7f37; --held: #9a6700; --failed: #cf222e; }
@@ -18,7 +18,7 @@ h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.5rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: center; white-space: nowrap; }
-thead th { white-space: normal; vertical-align: bottom; font-weight: 600; max-width: 7rem; }
+thead th { white-space: normal; vertical-align: bottom; font-weight: 600; max-width: 5.5rem; }
 tbody th { text-align: left; font-weight: 400; font-family: ui-monospace, monospace; font-size: 13px; }
 .ok { color: var(--ok); } .held { color: var(--held); } .failed { color: var(--failed); font-weight: 700; }
 .none { color: #8888; } a.failed { text-decoration: underline; }
