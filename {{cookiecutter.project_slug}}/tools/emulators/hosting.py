@@ -128,10 +128,18 @@ class Host:
 
     async def sleep(self, seconds: float, until: asyncio.Future[Any] | None = None) -> None:
         """On the clock; ends early when `until` is done, and when the host stops."""
-        wake = threading.Event() if until is not None else self._stopping
         if until is None:
-            await self.blocking(self._clock.sleep, seconds, wake)
+            mark = self._clock.hold()
+
+            def nap() -> None:
+                with self._clock.busy():
+                    self._clock.sleep(seconds, self._stopping)
+                    mark.on()  # until the coroutine has gone on, and says itself that it works
+
+            await self.blocking(nap)
+            asyncio.get_running_loop().call_soon(mark.off)
             return
+        wake = threading.Event()
         until.add_done_callback(lambda _: wake.set())
         sleeping = asyncio.ensure_future(self.blocking(self._clock.sleep, seconds, wake))
         await asyncio.wait({sleeping, until}, return_when=asyncio.FIRST_COMPLETED)
