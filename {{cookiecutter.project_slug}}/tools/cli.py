@@ -25,7 +25,9 @@ COMMANDS = {
     "run": Entry("tools.local", "run", "Start one run, by hand or for a slot, and wait for its end."),
     "load": Entry("tools.loading", "load", "Check a file of data and load it into Firestore."),
     "demo": Entry("tools.demo", "demo", "Run one slot under duplicates and faults, and print its receipt."),
-    "run-workflow": Entry("tools.workflow_file", "run_workflow", "Run one workflow file by itself and print its result."),
+    "run-workflow": Entry(
+        "tools.workflow_file", "run_workflow", "Run one workflow file by itself and print its result."
+    ),
     "prove": Entry("tools.prove.command", "command", "Run this pipeline under every fault at every hop, and compare."),
     "add-step": Entry("tools.steps", "add_step", "Add a step from a template, and its call in the workflow."),
     "remove-step": Entry("tools.steps", "remove_step", "Remove a step and its call in the workflow."),

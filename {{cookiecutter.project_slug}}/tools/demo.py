@@ -1,4 +1,4 @@
-"""`./pipeline demo`: one slot of the project's own schedule under duplicates, lost answers and a kill, then its receipt.
+"""`./pipeline demo`: one slot of the project's own schedule under duplicates, lost answers and a kill, then a receipt.
 
 The demo knows the chain, not the pipeline: what is loaded, which slot is delivered and which effects there should be
 is said by the project's tests/expected.py. Time jumps over every wait, so that leases of minutes cost nothing.

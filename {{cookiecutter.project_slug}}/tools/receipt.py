@@ -1,4 +1,4 @@
-"""The receipt of a run: what was delivered, decided, run, replayed and refused, counted from the lines that were logged.
+"""The receipt of a run: what was delivered, decided, run, replayed and refused, counted from the lines logged.
 
 It knows nothing of what the pipeline does: what the effects should be is said by the project's tests/expected.py.
 """
