@@ -79,12 +79,13 @@ join() {
 
 stop() {
   trap '' INT TERM HUP
-  local part
-  for part in $(jobs -p); do # not PARTS: a part that was started this very moment is not in it yet
-    kill -TERM -- "-$part" 2>/dev/null || true
-  done
-  wait
-  die "stopped. Start the same command again: it carries on."
+  local part parts
+  parts=$(jobs -p) # not PARTS: a part that was started this very moment is not in it yet
+  for part in $parts; do kill -TERM -- "-$part" 2>/dev/null || true; done
+  for part in $parts; do wait "$part" 2>/dev/null || true; done
+  echo "deploy.sh: stopped. Start the same command again: it carries on." >&2
+  exec 2>/dev/null # bash may complain of the command that the signal cut off
+  exit 130
 }
 
 begin() {
