@@ -34,7 +34,7 @@ class Lookups:
     """Reads of one pipeline's records. Every method raises Unreachable."""
 
     def __init__(self, client: firestore.Client, pipeline: str) -> None:
-        self._client = client
+        self.client = client
         self._pipeline = pipeline
 
     def run(self, run_id: str) -> Record | None:
@@ -46,16 +46,16 @@ class Lookups:
         """Runs, latest slot first. `since` (included) and `until` (left out) are slots as in the records (RFC 3339,
         `Z`).
         """
-        query = self._client.collection(f"{self._pipeline}_runs").order_by("slot", direction="DESCENDING")
+        query = self.client.collection(f"{self._pipeline}_runs").order_by("slot", direction="DESCENDING")
         if since:
             query = query.where(filter=FieldFilter("slot", ">=", since))
         if until:
             query = query.where(filter=FieldFilter("slot", "<", until))
-        return self._page(query, self._client.document(run_path(self._pipeline, after)) if after else None, limit)
+        return self._page(query, self.client.document(run_path(self._pipeline, after)) if after else None, limit)
 
     def starting_with(self, text: str, limit: int = 10) -> dict[str, Record]:
         """The runs whose id begins with `text` (hex digits), at most `limit`."""
-        runs = self._client.collection(f"{self._pipeline}_runs")
+        runs = self.client.collection(f"{self._pipeline}_runs")
         query = runs.order_by("__name__").start_at({"__name__": runs.document(text)})
         return self._page(query.end_at({"__name__": runs.document(text + "~")}), None, limit).records
 
@@ -63,9 +63,9 @@ class Lookups:
         """The runs that exist among `run_ids`."""
         found: dict[str, Record] = {}
         for start in range(0, len(run_ids), 300):
-            part = [self._client.document(run_path(self._pipeline, run_id)) for run_id in run_ids[start : start + 300]]
+            part = [self.client.document(run_path(self._pipeline, run_id)) for run_id in run_ids[start : start + 300]]
             try:
-                snapshots = list(self._client.get_all(part, retry=None, timeout=SECONDS))
+                snapshots = list(self.client.get_all(part, retry=None, timeout=SECONDS))
             except api.GoogleAPIError as error:
                 raise unreachable(error) from error
             found |= dict(_records(snapshot for snapshot in snapshots if snapshot.exists))
@@ -73,18 +73,18 @@ class Lookups:
 
     def without_slot(self, limit: int = 1000) -> dict[str, Record]:
         """Runs by hand that are for no slot, in no order: nothing that is indexed tells their age."""
-        query = self._client.collection(f"{self._pipeline}_runs").where(filter=FieldFilter("slot", "==", None))
+        query = self.client.collection(f"{self._pipeline}_runs").where(filter=FieldFilter("slot", "==", None))
         return self._page(query, None, limit).records
 
     def unstarted(self, limit: int = 1000) -> dict[str, Record]:
         """Runs that have no execution and may still get one: queued, released, or being started."""
         states = [Status.QUEUED.value, Status.RELEASED.value, Status.IN_PROGRESS.value]
-        query = self._client.collection(f"{self._pipeline}_runs").where(filter=FieldFilter("status", "in", states))
+        query = self.client.collection(f"{self._pipeline}_runs").where(filter=FieldFilter("status", "in", states))
         return self._page(query, None, limit).records
 
     def steps(self, run_id: str, *, limit: int = 200, after: str | None = None, status: str | None = None) -> Page:
         """The steps and items of a run by document id: `step`, or `step:` and the hash of the item's name."""
-        steps = self._client.collection(f"{run_path(self._pipeline, run_id)}/{self._pipeline}_steps")
+        steps = self.client.collection(f"{run_path(self._pipeline, run_id)}/{self._pipeline}_steps")
         query = steps.order_by("__name__")
         if status:
             query = query.where(filter=FieldFilter("status", "==", status))
@@ -102,7 +102,7 @@ class Lookups:
 
     def _record(self, path: str) -> Record | None:
         try:
-            return Record.of(snapshot_of(self._client.document(path).get(retry=None, timeout=SECONDS)))
+            return Record.of(snapshot_of(self.client.document(path).get(retry=None, timeout=SECONDS)))
         except api.GoogleAPIError as error:
             raise unreachable(error) from error
 

@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "local": Entry("tools.local", "local", "Run the chain on this machine until Ctrl-C."),
-    "run": Entry("tools.local", "run", "Start one run, by hand or for a slot, and wait for its end."),
+    "run": Entry("tools.operate.starting", "run", "Start one run, by hand or for a slot, and wait for its end."),
     "load": Entry("tools.loading", "load", "Check a file of data and load it into Firestore."),
     "demo": Entry("tools.demo", "demo", "Run one slot under duplicates and faults, and print its receipt."),
     "run-workflow": Entry(
@@ -33,6 +33,16 @@ COMMANDS = {
     "remove-step": Entry("tools.steps", "remove_step", "Remove a step and its call in the workflow."),
     "list-templates": Entry("tools.steps", "list_templates", "List the templates that add-step knows."),
     "check": Entry("tools.check.command", "check", "Find what would go wrong in the cloud, and what a month costs."),
+    "runs": Entry("tools.operate.listing", "runs", "List runs: how they stand, how long they took, what is held."),
+    "show": Entry("tools.operate.listing", "show", "Show the receipt of one run: its steps, errors and log lines."),
+    "resume": Entry("tools.operate.starting", "resume", "Go on with runs that failed: what is done is replayed."),
+    "resolve": Entry("tools.operate.deciding", "resolve", "Decide a step that is held or has failed."),
+    "accept": Entry("tools.operate.deciding", "accept", "Let a recorded result stand for a changed input."),
+    "redo": Entry("tools.operate.deciding", "redo", "Have steps of a run done again, from one on."),
+    "cancel": Entry("tools.operate.deciding", "cancel", "Cancel the execution of a run."),
+    "gaps": Entry("tools.operate.gaps", "gaps", "Compare the slots that were due with the runs there are."),
+    "backfill": Entry("tools.operate.gaps", "backfill", "Run the slots of a time that have not run."),
+    "deployed": Entry("tools.operate.gaps", "deployed", "Note the schedule that is in force from now on, for gaps."),
     "firestore": Entry("tools.firestore_command", "firestore", "Run Firestore by itself, for any client."),
     "test": Entry("tools.local", "test", "Run the project's tests."),
 }
