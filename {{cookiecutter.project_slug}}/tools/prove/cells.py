@@ -21,12 +21,13 @@ ANSWER_LOST = "answer lost"
 TWICE = "twice at once"
 AGAIN = "again, afterwards"
 LATE = "beyond the time-out"
+SLOW = "slow answer"
 KILL_BEFORE = "caller killed before"
 KILL_AFTER = "caller killed after"
 KILL_CALLEE = "callee killed at work"
 ZOMBIE = "caller wakes after its lease"
 
-COLUMNS = (LOST, ANSWER_LOST, TWICE, AGAIN, LATE, KILL_BEFORE, KILL_AFTER, KILL_CALLEE, ZOMBIE)
+COLUMNS = (LOST, ANSWER_LOST, TWICE, AGAIN, LATE, SLOW, KILL_BEFORE, KILL_AFTER, KILL_CALLEE, ZOMBIE)
 """The grid's columns, left to right."""
 
 _ACTIONS = {
@@ -56,6 +57,11 @@ class Hop:
     method: str
     nth: int = 1
     of: int = 1
+
+    @property
+    def outside(self) -> bool:
+        """Whether it is a call of a receiver."""
+        return self.caller not in ("scheduler", "workflows") and self.callee not in ("firestore", "workflows")
 
     @property
     def ends(self) -> str:
@@ -125,7 +131,9 @@ def columns(hop: Hop) -> list[str]:
         found.append(KILL_CALLEE)
     elif hop.caller != "scheduler":
         found += [KILL_BEFORE, KILL_AFTER]
-        if hop.method in WRITES or hop.callee not in ("firestore", "workflows"):
+        if hop.outside:
+            found.append(SLOW)
+        if hop.method in WRITES or hop.outside:
             found.append(ZOMBIE)
     return found
 
@@ -134,6 +142,8 @@ def _fault(hop: Hop, column: str, settings: Settings) -> Fault:
     at = (hop.caller, hop.callee, hop.method, hop.nth)
     if column == ZOMBIE:
         return Fault(Action.FREEZE, *at, seconds=_lease(hop.caller, settings) + 60)
+    if column == SLOW:
+        return Fault(Action.DELAY_ANSWER, *at, seconds=RECEIVER_SECONDS)
     if column != LATE:
         return Fault(_ACTIONS[column], *at)
     if hop.caller == "scheduler":

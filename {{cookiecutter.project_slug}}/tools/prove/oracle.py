@@ -102,7 +102,7 @@ class Oracle:
         """What is wrong with a disturbed run, in words. `zombies`: a process was frozen beyond its lease on purpose."""
         found = [*self._completion(seen), *self._documents(seen), *self._effects(seen)]
         if not zombies:
-            found += _overtaken(seen)
+            found += _outlasted(seen)
         return found + [f"the fault did not happen, so nothing is shown: {fault}" for fault in seen.pending]
 
     def _completion(self, seen: Observation) -> Iterator[str]:
@@ -231,17 +231,27 @@ def _end(observation: Observation) -> str:
     return f"its last execution is {last['state']} {str(error)[:300]}".strip()
 
 
-def _overtaken(seen: Observation) -> Iterator[str]:
-    """Attempts that went on working after their lease had run out and another had taken over."""
-    overtaken: dict[str, str] = {}
+def _outlasted(seen: Observation) -> Iterator[str]:
+    """Attempts whose body was at work for longer than their lease: another one may run, or has run, beside it."""
+    began: dict[str, float] = {}
+    overtaken: set[str] = set()
+    extended: set[str] = set()
     for event in seen.events:
-        if event["event"] == "step.taken_over" and event.get("previous"):
-            overtaken[event["previous"]] = event["service"]
-        elif event.get("attempt_id") in overtaken:
-            yield (
-                f"the lease of {overtaken.pop(event['attempt_id'])} ran out while its body was at work, and another "
-                "attempt ran beside it: LEASE is shorter than the work"
-            )
+        attempt, name = str(event.get("attempt_id")), event["event"]
+        if name in ("step.claimed", "step.taken_over"):
+            began[attempt] = event["time"]
+            overtaken.add(str(event.get("previous")))
+        elif name == "step.extended":
+            extended.add(attempt)
+        elif attempt in began and name in ("step.completed", "step.fenced", "step.released", "step.held"):
+            place = (event.get("step", ""), event.get("item") or "")
+            lease = seen.records.get(place, {}).get("lease_seconds", 0.0)
+            worked = event["time"] - began.pop(attempt)
+            if attempt in overtaken or (worked > lease > 0 and attempt not in extended):
+                yield (
+                    f"{_place(*place)} was at work for {worked:.0f} s under a lease of {lease:.0f} s: another attempt "
+                    "may run beside it; LEASE is shorter than the work"
+                )
 
 
 def _writers(calls: Iterable[Any]) -> dict[str, set[str]]:
