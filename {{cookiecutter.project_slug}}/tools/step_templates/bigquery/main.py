@@ -68,7 +68,7 @@ def begin(job_id: str, run: Run, payload: Any) -> bigquery.QueryJob:
     ]
     config = bigquery.QueryJobConfig(destination=table(run), write_disposition=WRITE, query_parameters=parameters)
     try:
-        return client().query(QUERY, config, job_id=job_id, retry=AGAIN, timeout=CALL_SECONDS)
+        return client().query(QUERY, config, job_id=job_id, job_retry=None, retry=AGAIN, timeout=CALL_SECONDS)
     except Conflict:
         return look(job_id)
     except TooManyRequests as error:
