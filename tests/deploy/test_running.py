@@ -54,7 +54,7 @@ def test_a_stopped_deploy_leaves_no_child(deployed: Deployment, gcloud: Gcloud, 
     process.send_signal(sent)
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert stderr.splitlines()[-1].startswith("deploy.sh: stopped.")
+    assert "deploy.sh: stopped. Start the same command again" in stderr
     assert left_over(str(gcloud.bin)) == []
     assert not list(deployed.root.parent.glob("deploy.*"))  # its temporary folder is gone too
 

@@ -77,14 +77,16 @@ join() {
   die "failed:$failed. Nothing was rolled back; what was serving still is. Mend the cause and start the same command again."
 }
 
+# Ctrl-C: end every part with all below it. TERM may get lost in a process that is just being started; KILL never is.
 stop() {
   trap '' INT TERM HUP
+  exec 8>&2 2>/dev/null # bash may complain of the command that the signal cut off
   local part parts
   parts=$(jobs -p) # not PARTS: a part that was started this very moment is not in it yet
-  for part in $parts; do kill -TERM -- "-$part" 2>/dev/null || true; done
-  for part in $parts; do wait "$part" 2>/dev/null || true; done
-  echo "deploy.sh: stopped. Start the same command again: it carries on." >&2
-  exec 2>/dev/null # bash may complain of the command that the signal cut off
+  for part in $parts; do kill -TERM -- "-$part" || true; done
+  for part in $parts; do kill -KILL -- "-$part" || true; done
+  for part in $parts; do wait "$part" || true; done
+  echo "deploy.sh: stopped. Start the same command again: it carries on." >&8
   exit 130
 }
 
