@@ -1,0 +1,80 @@
+"""Which slots were due: time zones, changes of the clock, pauses, and changes of the cron."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tools.emulators.scheduler import ScheduleError
+from tools.operate.schedule import Demand, Deploy, demanded
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def deploy(cron: str = "0 2 * * *", zone: str = "Etc/UTC", at: datetime = START, paused: bool = False) -> Deploy:
+    return Deploy(at, cron, zone, "job", paused)
+
+
+def due(deploys: list[Deploy], since: str, until: str) -> list[str]:
+    found = demanded(deploys, datetime.fromisoformat(since), datetime.fromisoformat(until))
+    return [f"{one.slot:%m-%dT%H:%M}{'?' if one.uncertain else ''}" for one in found]
+
+
+def test_both_ends_count_as_they_are_written() -> None:
+    assert due([deploy()], "2026-01-02T02:00:00Z", "2026-01-04T02:00:00Z") == ["01-02T02:00", "01-03T02:00"]
+    assert due([deploy()], "2026-01-02T02:00:01Z", "2026-01-04T02:00:01Z") == ["01-03T02:00", "01-04T02:00"]
+
+
+def test_nothing_is_due_before_the_first_deploy() -> None:
+    assert due([deploy(at=START + timedelta(days=1))], "2025-12-30T00:00:00Z", "2026-01-03T00:00:00Z") == [
+        "01-02T02:00"
+    ]
+
+
+def test_the_wall_clock_of_the_time_zone_counts() -> None:
+    slots = due([deploy("30 1 * * *", "America/New_York")], "2026-03-06T00:00:00Z", "2026-03-10T00:00:00Z")
+    assert slots == ["03-06T06:30", "03-07T06:30", "03-08T06:30", "03-09T05:30"]
+
+
+@pytest.mark.parametrize(
+    ("cron", "since", "until", "slots"),
+    [
+        # 02:00 to 03:00 does not exist in Berlin on March 29th; Scheduler may leave the slot out or move it
+        ("30 2 * * *", "2026-03-28T00:00:00Z", "2026-03-31T00:00:00Z", ["03-28T01:30", "03-29T01:00?", "03-30T00:30"]),
+        # 02:30 comes twice on October 25th: no one knows which
+        ("30 2 * * *", "2026-10-24T00:00:00Z", "2026-10-26T12:00:00Z", ["10-24T00:30", "10-25T00:30?", "10-26T01:30"]),
+        # every hour goes on through both
+        ("0 * * * *", "2026-03-29T00:00:00Z", "2026-03-29T03:00:00Z", ["03-29T00:00", "03-29T01:00", "03-29T02:00"]),
+        ("0 * * * *", "2026-10-25T00:00:00Z", "2026-10-25T03:00:00Z", ["10-25T00:00", "10-25T01:00", "10-25T02:00"]),
+    ],
+)
+def test_changes_of_the_clock(cron: str, since: str, until: str, slots: list[str]) -> None:
+    assert due([deploy(cron, "Europe/Berlin")], since, until) == slots
+
+
+def test_a_change_of_the_cron_and_a_pause_hold_from_their_time_on() -> None:
+    deploys = [
+        deploy(),
+        deploy("0 */6 * * *", at=datetime(2026, 1, 3, 3, tzinfo=UTC)),
+        deploy("0 */6 * * *", at=datetime(2026, 1, 3, 13, tzinfo=UTC), paused=True),
+        deploy("0 */6 * * *", at=datetime(2026, 1, 4, 12, tzinfo=UTC)),
+    ]
+    assert due(deploys, "2026-01-02T00:00:00Z", "2026-01-04T19:00:00Z") == [
+        "01-02T02:00",
+        "01-03T02:00",
+        "01-03T06:00",
+        "01-03T12:00",
+        "01-04T12:00",
+        "01-04T18:00",
+    ]
+
+
+def test_a_schedule_that_is_none_is_said() -> None:
+    with pytest.raises(ScheduleError, match="not unix-cron"):
+        list(demanded([deploy("every 5 minutes")], START, START + timedelta(days=1)))
+
+
+def test_a_demand_names_the_cron_that_was_in_force() -> None:
+    one = next(demanded([deploy()], START, START + timedelta(days=1)))
+    assert one == Demand(datetime(2026, 1, 1, 2, tzinfo=UTC), deploy())
