@@ -7,9 +7,11 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from google.cloud.workflows import executions_v1
 
 from exactly_once.errors import ConfigurationError, NotAccepted
 from exactly_once.identity import RunContext, instant_text, manual_run, run_path, slot_run
@@ -340,6 +342,58 @@ def test_executions_through_the_client(
     assert deliveries.send().json["execution"] == started.json["execution"]
     calls = [call.method for call in plan.calls if call.method == "CreateExecution"]
     assert len(calls) == (2 if fault and fault.action is Action.LOSE_REQUEST else 1)
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["filtered", "filter refused"])
+def test_take_over_finds_its_own_execution(
+    bench: Bench, workflows: tuple[WorkflowsStarter, Plan, WorkflowsServer], refused: bool
+) -> None:
+    """Whatever the service makes of the filter, the label decides: neither stuck, nor another run's execution."""
+    starter, plan, _server = workflows
+    mine, other, absent = (manual_run(bench.pipeline, SCOPE, key) for key in ("mine", "other", "absent"))
+    names_of = {run.key: starter.start(run) for run in (mine, other)}
+    for run, expected in ((mine, names_of["mine"]), (other, names_of["other"]), (absent, None)):
+        if refused:
+            plan.add(Fault(Action.LOSE_REQUEST, method="ListExecutions", code="INVALID_ARGUMENT"))
+        assert starter.find(run) == expected
+        plan.clear()
+
+
+class Pages:
+    """A Workflows client whose listing has empty pages in the middle, as a service that filters while it reads may."""
+
+    def __init__(self, *pages: list[executions_v1.Execution]) -> None:
+        self.pages = pages
+        self.asked: list[str] = []
+
+    def list_executions(self, *, request: dict[str, Any], retry: None, timeout: float) -> Any:
+        self.asked.append(request["page_token"])
+        index = int(request["page_token"] or 0)
+        token = str(index + 1) if index + 1 < len(self.pages) else ""
+        return SimpleNamespace(pages=[SimpleNamespace(executions=self.pages[index], next_page_token=token)])
+
+    def get_execution(self, *, name: str, retry: None, timeout: float) -> executions_v1.Execution:
+        return next(one for page in self.pages for one in page if one.name == name)
+
+
+def test_listing_goes_on_after_an_empty_page_and_ends(bench: Bench) -> None:
+    state = executions_v1.Execution.State
+    run = manual_run(bench.pipeline, SCOPE, "a key")
+    labels = {"run": run.run_id[:63]}
+    failed = executions_v1.Execution(name="failed", labels=labels, state=state.FAILED)
+    waiting = executions_v1.Execution(name="waiting", labels=labels, state=state.QUEUED)
+    starter = WorkflowsStarter(WORKFLOW, {"WORKFLOWS_EMULATOR_HOST": "127.0.0.1:1"})
+    starter.close()
+    client = Pages([], [failed], [], [waiting])
+    starter._client = client  # type: ignore[assignment]
+    assert starter.find(run) == "waiting"
+    assert client.asked == ["", "1", "2", "3"]
+    assert starter.at_work() == "failed"  # what is listed for the state's filter is at work
+    assert (starter.ended("failed"), starter.ended("waiting")) == (True, False)
+    endless = Pages(*[[] for _ in range(1000)])
+    starter._client = endless  # type: ignore[assignment]
+    assert starter.find(run) is None
+    assert len(endless.asked) < 50
 
 
 # -- settings
