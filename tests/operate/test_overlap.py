@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,9 @@ from exactly_once.log import Log
 from exactly_once.lookups import Lookups
 from exactly_once.overlap import RecordedOverlap
 from exactly_once.records import Status
+from exactly_once.settings import proxy_settings
 from exactly_once.starting import WorkflowsStarter
+from proxy.main import Proxy
 from tests.operate.office import Office
 
 
@@ -167,3 +170,33 @@ def test_a_sweep_that_dies_at_work_is_made_up_for_when_its_lease_has_run_out(yar
     [(run, started)] = yard.sweep()
     assert (run, started.status) == (yard.office.slot(2), Status.STARTED)
     yard.free(started)
+
+
+def test_the_proxy_answers_what_became_of_a_slot_and_sweeps_when_asked(yard: Yard) -> None:
+    office = yard.office
+    settings = proxy_settings(
+        {
+            **office.settings.proxy_environment(),
+            "ON_OVERLAP": "queue",
+        }
+    )
+    proxy = Proxy(settings, yard.launcher(Status.QUEUED), Log(office.write))
+
+    def send(**headers: str) -> Any:
+        text, status, _ = proxy.answer({name.replace("_", "-"): value for name, value in headers.items()})
+        assert status == 200, text
+        return json.loads(text)
+
+    def slot(day: int) -> Any:
+        time = f"2026-01-0{day}T02:00:00Z"
+        return send(X_CloudScheduler_JobName=office.settings.job, X_CloudScheduler_ScheduleTime=time)
+
+    first = slot(1)
+    assert first["status"] == "started"
+    assert (slot(2)["status"], slot(2)["execution"]) == ("queued", "")
+    assert send(X_Exactly_Once_Sweep="queued")["swept"] == [{"run_id": slot(2)["run_id"], "status": "queued"}]
+    yard.free(Started(first["execution"], by_us=True))
+    assert send(x_exactly_once_sweep="queued")["swept"] == [{"run_id": office.slot(2).run_id, "status": "started"}]
+    assert send(X_Exactly_Once_Sweep="queued") == {"swept": []}
+    assert slot(2)["status"] == "already_started"
+    yard.free(Started(slot(2)["execution"], by_us=False))

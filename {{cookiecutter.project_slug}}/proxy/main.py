@@ -14,6 +14,7 @@ import os
 import threading
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from exactly_once.contract import Response, as_json, refusal
@@ -44,9 +45,11 @@ OVERLAP = {"skip": Status.SKIPPED, "queue": Status.QUEUED}
 class Proxy:
     """One process's proxy."""
 
-    def __init__(self, settings: ProxySettings, launcher: Launcher, log: Log) -> None:
+    def __init__(self, settings: ProxySettings, launcher: Launcher, log: Log, sweeper: Launcher | None = None) -> None:
+        """`sweeper` starts what is queued, whatever the policy is by now; without it, the launcher does."""
         self.settings = settings
         self.launcher = launcher
+        self.sweeper = sweeper or launcher
         self.log = log
 
     def answer(self, headers: Mapping[str, str]) -> Response:
@@ -82,7 +85,7 @@ class Proxy:
         )
 
     def _sweep(self, log: Log) -> Response:
-        done = self.launcher.sweep(log)
+        done = self.sweeper.sweep(log)
         return as_json(200, {"swept": [{"run_id": run.run_id, "status": _word(started)} for run, started in done]})
 
     def run_of(self, headers: Mapping[str, str]) -> RunContext:
@@ -136,11 +139,6 @@ def _malformed(message: str) -> Refusal:
     return Refusal("malformed", message, "run.refused")
 
 
-def _overlap(settings: ProxySettings, starter: WorkflowsStarter) -> RecordedOverlap | None:
-    waits = OVERLAP.get(settings.on_overlap)
-    return RecordedOverlap(waits, Lookups(client(settings), settings.pipeline), starter) if waits else None
-
-
 _lock = threading.Lock()
 _proxy: Proxy | None = None
 
@@ -151,12 +149,14 @@ def _current() -> Proxy:
     with _lock:
         if _proxy is None:
             settings = proxy_settings(os.environ)
-            protocol = Protocol(FirestoreStore(client(settings)), Host())
+            store = FirestoreStore(client(settings))
+            protocol = Protocol(store, Host())
             starter = WorkflowsStarter(settings.workflow)
-            launcher = Launcher(
-                settings.pipeline, protocol, starter, settings.lease, settings.retention, _overlap(settings, starter)
-            )
-            _proxy = Proxy(settings, launcher, Log())
+            lookups = Lookups(store.client, settings.pipeline)
+            policies = {name: RecordedOverlap(waits, lookups, starter) for name, waits in OVERLAP.items()}
+            plain = Launcher(settings.pipeline, protocol, starter, settings.lease, settings.retention)
+            launcher = replace(plain, overlap=policies.get(settings.on_overlap))
+            _proxy = Proxy(settings, launcher, Log(), replace(plain, overlap=policies["queue"]))
         return _proxy
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
 import subprocess
@@ -45,11 +46,21 @@ def local(port: int, firestore: str, paused: bool) -> None:
         try:
             with chain, watching(chain):
                 announce(STATE, where(chain))
+                _note_schedule(chain, paused)
                 _welcome(chain, paused, time.monotonic() - began)
                 ended.wait()
                 out.print("stopping ...", style="dim")
         finally:
             withdraw(STATE)
+
+
+def _note_schedule(chain: Chain, paused: bool) -> None:
+    """From now on this schedule is in force: `gaps` goes by it."""
+    from tools.operate.schedule import record
+
+    with chain.database() as client:
+        off = paused or chain.scheduler.paused
+        record(client, chain.settings, datetime.now(UTC), off, getpass.getuser())
 
 
 def _until_signalled() -> threading.Event:

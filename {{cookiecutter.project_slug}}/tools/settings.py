@@ -347,7 +347,7 @@ def _settings(root: Path, reader: _Reader) -> Settings:
         schedule=reader.text("SCHEDULE", None, r"\S+( \S+){4}", "five cron fields with single spaces, in quotes"),
         time_zone=zone,
         job=reader.text("JOB", pipeline, r"[A-Za-z0-9_-]{1,500}", "letters, digits, _ and -"),
-        on_overlap=reader.text("ON_OVERLAP", "allow", r"[a-z]+", "a policy such as allow"),
+        on_overlap=reader.text("ON_OVERLAP", "allow", "allow|skip|queue", "allow, skip or queue"),
         retention_days=reader.number("RETENTION_DAYS", 90, 1, 3650),
         attempt_deadline=reader.number("ATTEMPT_DEADLINE", 90, 15, 1800),
         proxy_timeout=reader.number("PROXY_TIMEOUT", 60, 1, 3600),

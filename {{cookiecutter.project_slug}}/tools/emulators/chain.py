@@ -264,6 +264,12 @@ class Chain:
         self._open.callback(self.scheduler.stop)
         if self._cron:
             self.scheduler.start()
+        if self._cron and self.settings.on_overlap == "queue":
+            sweeper = Scheduler(
+                environment.sweep_job(self.settings, self.urls["proxy"]), self.tokens, self.clock, self.log
+            )
+            self._open.callback(sweeper.stop)
+            sweeper.start()
 
     # --- use
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -64,6 +65,13 @@ def job(settings: Settings, url: str) -> Job:
         attempt_deadline=settings.attempt_deadline,
         headers={"X-Exactly-Once-Scope": settings.scope},
     )
+
+
+def sweep_job(settings: Settings, url: str) -> Job:
+    """The job that starts queued slots, every minute: deploy.sh creates it with ON_OVERLAP=queue."""
+    retry = RetryPolicy()  # the next one is a minute away
+    name, headers = f"{settings.job}-sweep", {"X-Exactly-Once-Sweep": "queued"}
+    return replace(job(settings, url), name=name, schedule="* * * * *", retry=retry, headers=headers)
 
 
 def workflow_env(settings: Settings, urls: Mapping[str, str]) -> dict[str, str]:
