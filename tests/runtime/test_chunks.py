@@ -71,7 +71,17 @@ def test_bare_names_and_no_items(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     "payload",
-    [None, [], {}, {"items": {}}, {"items": [1]}, {"items": [""]}, {"items": [{}]}, {"items": ["a", {"item": "a"}]}],
+    [
+        None,
+        [],
+        {},
+        {"items": {}},
+        {"items": [1]},
+        {"items": [""]},
+        {"items": [{}]},
+        {"items": ["a", {"item": "a"}]},
+        {"items": ["\ud800"]},
+    ],
 )
 def test_malformed_lists(bench: Bench, payload: Any) -> None:
     body = Effects()

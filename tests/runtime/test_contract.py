@@ -10,6 +10,7 @@ import pytest
 from exactly_once.contract import BODY_LIMIT
 from exactly_once.errors import Refusal
 from exactly_once.log import EVENTS, Log, trace_of
+from proxy.main import OVERLAP
 from tests.runtime.bench import Answer, Bench, Effects, Request, external, raising
 
 SECRET = "s3cr3t-token"
@@ -44,6 +45,8 @@ def wrong(bench: Bench, **changed: Any) -> bytes:
         (lambda b: wrong(b, item=""), "malformed"),
         (lambda b: wrong(b, item=7), "malformed"),
         (lambda b: wrong(b, item="é" * 751), "malformed"),
+        (lambda b: wrong(b, item="\ud800"), "malformed"),
+        (lambda b: wrong(b, run={**b.run().to_json(), "slot": "9999-12-31T23:59:59-14:00"}), "malformed"),
         (lambda b: wrong(b, run={**b.run().to_json(), "pipeline": "another"}), "wrong_pipeline"),
     ],
 )
@@ -154,4 +157,5 @@ def test_every_event_is_documented() -> None:
     sources = [*root.glob("*.py"), root.parent / "proxy" / "main.py"]
     text = "\n".join(source.read_text() for source in sources if source.name != "log.py")
     named = set(re.findall(r'"((?:run|step|operator)\.[a-z_]+)"', text))
+    named |= {f"run.{waits.value}" for waits in OVERLAP.values()}  # named by what becomes of the slot
     assert named == set(EVENTS)

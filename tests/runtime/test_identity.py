@@ -54,6 +54,8 @@ def test_one_instant_is_one_slot(text: str) -> None:
         "2026-01-15 02:00:00Z",
         "2026-13-15T02:00:00Z",
         "20260115T020000Z",
+        "0001-01-01T00:00:00+14:00",  # the year 0 in UTC
+        "9999-12-31T23:59:59Z",  # the year 10000 in Auckland
     ],
 )
 def test_what_is_no_instant(text: str) -> None:
@@ -121,6 +123,9 @@ def test_canonical_json() -> None:
         (float("inf"), "infinities"),
         ({("a", "b"): 1}, "not JSON"),
         ("\ud800", "surrogate"),
+        ([{1: "a", "1": "b"}], "one name"),
+        ({True: "a", "true": "b"}, "one name"),
+        pytest.param(10**5000, "4300 digits", id="10**5000"),
         ("x" * (RESULT_LIMIT - 1), "store it"),
     ],
 )

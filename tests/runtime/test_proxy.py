@@ -227,6 +227,8 @@ def test_started_that_cannot_be_recorded(bench: Bench, deliveries: Deliveries) -
         (SLOT, None, "JobName is missing"),
         ("soon", "nightly", "RFC 3339"),
         ("2026-01-15", "nightly", "RFC 3339"),
+        ("0001-01-01T00:00:00+14:00", "nightly", "too far away"),
+        ("9999-12-31T23:59:59-14:00", "nightly", "too far away"),
         (SLOT, "a job", "not a job id"),
         (SLOT, "projects/p/jobs/j", "not a job id"),
     ],

@@ -102,7 +102,11 @@ def item_name(value: Any) -> str | None:
         return None
     if not isinstance(value, str) or not value:
         raise _refused("malformed", "'item' has to be a string that is not empty, or left out")
-    if len(value.encode("utf-8", "surrogatepass")) > ITEM_LIMIT:
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise _refused("malformed", "'item' holds a lone surrogate, which is not text") from error
+    if size > ITEM_LIMIT:
         raise _refused("malformed", f"'item' is longer than {ITEM_LIMIT} bytes")
     return value
 

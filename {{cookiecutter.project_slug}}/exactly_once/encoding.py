@@ -14,6 +14,9 @@ from .errors import BadResult
 RESULT_LIMIT = 256 * 1024
 """Bytes of a result as UTF-8 JSON: the longest string that Workflows holds."""
 
+ERROR_LIMIT = 1000
+"""Characters of an error as recorded, logged and answered."""
+
 
 def canonical(value: Any) -> str:
     """The one text of a JSON value: keys sorted, no spaces, whole numbers without a fraction.
@@ -50,6 +53,7 @@ def result_text(value: Any) -> str:
     try:
         text = _RESULT.encode(value)
         size = len(text.encode())
+        _check_names(value)
     except BadResult:
         raise
     except UnicodeEncodeError as error:
@@ -63,6 +67,29 @@ def result_text(value: Any) -> str:
     if size > RESULT_LIMIT:
         raise BadResult(f"the result has {size} bytes, at most {RESULT_LIMIT} fit: store it and return where it lies")
     return text
+
+
+def error_text(error: BaseException) -> str:
+    """What an exception says, as text that can be stored: without lone surrogates (undecodable file names and answers
+    carry them), at most `ERROR_LIMIT` characters. An exception whose own `str` raises says nothing.
+    """
+    try:
+        text = str(error)
+    except Exception:
+        return ""
+    return text[:ERROR_LIMIT].encode("utf-8", "replace").decode()
+
+
+def _check_names(value: Any) -> None:
+    """`{1: "a", "1": "b"}` is one name twice as JSON: whoever reads it keeps one of the two. Raises BadResult."""
+    if isinstance(value, dict):
+        if len({key if isinstance(key, str) else json.dumps(key) for key in value}) < len(value):
+            raise BadResult("the result holds a dict with keys that are one name as JSON: return strings as keys")
+        for item in value.values():
+            _check_names(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _check_names(item)
 
 
 def _refuse(value: Any) -> Any:

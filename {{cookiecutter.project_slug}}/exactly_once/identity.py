@@ -122,8 +122,11 @@ def step_path(pipeline: str, run_id: str, step: str, item: str | None = None) ->
 def parse_instant(text: str) -> datetime:
     """An RFC 3339 time as an aware datetime, finer than a microsecond cut off. Raises ValueError."""
     if not _TIME.fullmatch(text):
-        raise ValueError(f"{text!r} is no RFC 3339 time such as 2026-01-15T02:00:00Z")
-    return datetime.fromisoformat(text.upper())
+        raise ValueError(f"{text[:40]!r} is no RFC 3339 time such as 2026-01-15T02:00:00Z")
+    instant = datetime.fromisoformat(text.upper())
+    if not 1 < instant.year < 9999:  # in another time zone it may lie in a year that there is not
+        raise ValueError(f"{text!r} is too far away")
+    return instant
 
 
 def instant_text(instant: datetime) -> str:
