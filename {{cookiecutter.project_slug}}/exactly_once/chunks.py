@@ -74,7 +74,7 @@ class _Call:
             self.stop.set()
             log("step.error", reason=str(error))
             return Refusal("unreachable", str(error))
-        except Exception:
+        except BaseException:
             self.stop.set()
             raise
 

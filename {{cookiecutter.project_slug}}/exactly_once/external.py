@@ -17,8 +17,8 @@ from enum import Enum
 from typing import Any, Literal
 
 from .contract import StepRequest, Success
-from .encoding import result_text
-from .errors import BadResult, LeaseLost, Permanent, Refusal, Retry
+from .encoding import ERROR_LIMIT, error_text, result_text
+from .errors import BadResult, ExactlyOnceError, LeaseLost, Permanent, Refusal, Retry
 from .identity import step_path
 from .judging import may_take
 from .log import Log
@@ -31,9 +31,6 @@ from .store import Fields
 Body = Callable[[Run, Any], Any]
 
 OnUnknown = Literal["retry", "hold"]
-
-ERROR_LIMIT = 1000
-"""Characters of an error as recorded."""
 
 NOT_YET = ""
 """`started` of an attempt that is going to mark its start and has not done so. None: it does not mark."""
@@ -144,9 +141,9 @@ class _Attempt:
         try:
             value = self.step.body(self.run, self.request.payload)
         except Retry as error:
-            raise self._release("retry", str(error)) from error
+            raise self._release("retry", error_text(error)) from error
         except Permanent as error:
-            raise self._fail(str(error) or "Permanent") from error
+            raise self._fail(error_text(error) or "Permanent") from error
         except LeaseLost:
             raise
         except Exception as error:
@@ -168,10 +165,14 @@ class _Attempt:
         raise self._release("error", _text(error), public=type(error).__name__) from error
 
     def _unknown_now(self, error: BaseException) -> None:
-        if self.step.on_unknown == "hold" and not self._unmarked():
-            self._hold(_text(error))
-        else:
-            self._release("error", _text(error))
+        """What cannot be written must not keep the process from ending: the lease will run out."""
+        try:
+            if self.step.on_unknown == "hold" and not self._unmarked():
+                self._hold(_text(error))
+            else:
+                self._release("error", _text(error))
+        except ExactlyOnceError as failure:
+            self.log("step.error", reason=f"{type(error).__name__}, and not recorded: {failure}")
 
     def _unmarked(self) -> bool:
         """Whether this attempt surely has not begun its effect: it would have marked that."""
@@ -187,6 +188,10 @@ class _Attempt:
             raise
         except Exception as error:
             self.log("step.error", reason=f"verify: {type(error).__name__}", traceback=self.runtime.trace_text(error))
+            return UNKNOWN
+        if not isinstance(verdict, Done | Verdict):
+            said = f"verify: answered a {type(verdict).__name__} instead of Done(result), NOT_DONE or UNKNOWN"
+            self.log("step.error", reason=said)
             return UNKNOWN
         if verdict is NOT_DONE and not self.runtime.settings.outlasts_attempt:
             self.log("step.verified", reason="not done, but the lease is shorter than time-out + grace: not believed")
@@ -231,4 +236,4 @@ def _path(runtime: Runtime, request: StepRequest) -> str:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error_text(error)}"

@@ -7,6 +7,7 @@ write that lands late, after it was given up, changes nothing: whoever wrote in 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -59,7 +60,7 @@ class Claim:
     lease_seconds: float
     before: Record | None
     """What stood there, if it was taken over."""
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     """Held while the record is written: a keep-alive and the body may both do so."""
 
 
@@ -131,16 +132,19 @@ class Protocol:
     def extend(self, claim: Claim, seconds: float, limit: float) -> float:
         """Let the lease run `seconds` from now, never beyond `limit` seconds after the claim. Seconds left, at least.
 
-        Raises LeaseLost, NotAccepted, Uncertain, Unreachable.
+        Raises LeaseLost, Uncertain, Unreachable; ValueError for what is no number.
         """
-        elapsed = self.host.monotonic() - claim.since
-        lease = min(elapsed + seconds, limit)
-        if lease <= claim.lease_seconds:  # nothing to write; still say at once whether it is lost
-            self.check(claim)
-        else:
-            self.settle(claim, {"status": Status.IN_PROGRESS.value, "lease_seconds": lease}, (Status.IN_PROGRESS,))
-            claim.lease_seconds = lease
-        return claim.lease_seconds - (self.host.monotonic() - claim.since)
+        if math.isnan(seconds):
+            raise ValueError("a lease is extended by a number of seconds, not by NaN")
+        with claim.lock:  # a keep-alive's shorter extension never takes back the body's longer one
+            elapsed = self.host.monotonic() - claim.since
+            lease = min(elapsed + seconds, limit)
+            if lease <= claim.lease_seconds:  # nothing to write; still say at once whether it is lost
+                self.check(claim)
+            else:
+                self.settle(claim, {"status": Status.IN_PROGRESS.value, "lease_seconds": lease}, (Status.IN_PROGRESS,))
+                claim.lease_seconds = lease
+            return claim.lease_seconds - (self.host.monotonic() - claim.since)
 
     def amend(self, path: str, attempt_id: str, change: Callable[[Record], Fields]) -> None:
         """An operator's write: the fields that `change` makes of the record as read, under a new attempt id.

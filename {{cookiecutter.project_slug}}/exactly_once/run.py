@@ -133,10 +133,13 @@ class Run:
         """Extend the lease by `seconds` (default: as long as it was at the claim) again and again, in a thread.
 
         For a short lease, which recovers sooner from a crash. Raises LeaseLost at the end if the lease was lost
-        meanwhile; `still_held` tells at once. The thread has ended when the context is left.
+        meanwhile; `still_held` tells at once. The thread has ended when the context is left. Raises ValueError for
+        `seconds` that are not above 0.
         """
         lease = self._held()
         span = lease.claim.lease_seconds if seconds is None else seconds
+        if not span > 0:
+            raise ValueError(f"keep_alive({seconds!r}): the seconds have to be above 0")
         wait = lease.protocol.host.wait
         done = threading.Event()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -60,16 +61,30 @@ def chunk_step(
 
     See `exactly_once.chunks` for `input` and result. `concurrency` threads run bodies at once.
     """
+    if concurrency < 1:
+        raise ValueError(f"concurrency={concurrency!r}: at least one thread has to run bodies")
     return lambda body: _endpoint(body, Chunk(_external(body, on_unknown, verify, marks_start), concurrency))
 
 
 def _external(body: Body, on_unknown: OnUnknown, verify: Verify | None, marks_start: bool) -> External:
     if on_unknown not in ("retry", "hold"):
         raise ValueError(f'on_unknown={on_unknown!r}: say "retry" or "hold"')
+    if verify is not None:
+        _check_plain(verify)
     return External(body, on_unknown, verify, marks_start)
 
 
+def _check_plain(function: Callable[..., Any]) -> None:
+    """Calling a coroutine or a generator function runs nothing of it, yet looks like success. Raises TypeError."""
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(is_kind(function) for is_kind in kinds):
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(f"{name} has to be a plain function: without async, and without yield")
+
+
 def _endpoint(body: Callable[..., Any], handler: Handler) -> Endpoint:
+    _check_plain(body)
+
     @functools.wraps(body)
     def main(request: HttpRequest) -> Response:
         try:

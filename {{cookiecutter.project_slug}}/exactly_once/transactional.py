@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .contract import StepRequest, Success
-from .encoding import result_text
+from .encoding import ERROR_LIMIT, error_text, result_text
 from .errors import BadResult, Changed, ExactlyOnceError, Exists, Permanent, Refusal, Retry, Uncertain, Unreachable
-from .external import ERROR_LIMIT
 from .identity import step_path
 from .judging import may_take
 from .log import Log
@@ -77,8 +76,9 @@ class _Attempt:
                 budget.renew()
                 budget.spend(Uncertain(str(error)))  # even a hopeless one: first read what became of it
             except Permanent as error:
-                if self._record(Status.FAILED, str(error) or "Permanent"):
-                    raise Refusal("failed", str(error) or "Permanent") from error
+                reason = error_text(error) or "Permanent"
+                if self._record(Status.FAILED, reason):
+                    raise Refusal("failed", reason) from error
                 budget.renew()
                 budget.spend(None)
             except _LeftOver as error:
@@ -88,8 +88,9 @@ class _Attempt:
             except (Refusal, AssertionError):
                 raise
             except Retry as error:
-                self.log("step.released", reason=str(error))
-                raise Refusal("retry", str(error) or "the step asks to be called again") from error
+                reason = error_text(error) or "the step asks to be called again"
+                self.log("step.released", reason=reason)
+                raise Refusal("retry", reason) from error
             except BadResult as error:
                 self.log("step.error", reason=str(error))
                 raise Refusal("error", str(error)) from error
