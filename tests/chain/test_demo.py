@@ -69,6 +69,7 @@ def test_the_demo_proves_the_default_project(project: Path) -> None:
     assert "resolved publish_report" in output  # a webhook whose answer is lost is held, and an operator decides
 
 
+@pytest.mark.slow
 def test_an_effect_that_is_doubled_fails_the_demo(project: Path) -> None:
     shorten(project)
     replace(project / "functions" / "charge_orders" / "main.py", PAYMENT, "os.urandom(8).hex())}")
@@ -108,6 +109,7 @@ def test_a_bug_in_a_body_shows_its_traceback_under_the_name_of_its_step(project:
     assert "the run did not succeed" in demo.stdout
 
 
+@pytest.mark.slow
 def test_a_project_without_steps_has_a_demo_too(bake: Bake) -> None:
     demo = pipeline(bake(example="none"), "demo")
     assert demo.returncode == 0, demo.stdout

@@ -97,8 +97,12 @@ class Explorer:
 
     def explore(self, start: State) -> int:
         """The number of interleavings. Raises Violation."""
-        sys.setrecursionlimit(100_000)
-        return self._walk(start, [])
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, 5_000))  # a walk is as deep as a story is long
+        try:
+            return self._walk(start, [])
+        finally:
+            sys.setrecursionlimit(limit)
 
     def next_of(self, n: int, history: tuple[Answer, ...]) -> Call | Outcome:
         """What attempt n does after these answers: its next call, or its end."""
