@@ -6,5 +6,6 @@ runs        runs as they stand: records joined with their executions
 naming      short run ids and slots as names of runs
 history     what was logged of a run: .local/events.jsonl, or Cloud Logging
 schedule    which slots a schedule demanded, by the history of its deployments
+tables      columns of text
 errors      what Google answers, in words of what to do
 """

@@ -70,7 +70,7 @@ class Executions:
             return found
         if len(wanted) <= 2:
             return {name: execution for name in wanted if (execution := self.get(name))}
-        request = {"parent": self.workflow, "page_size": PAGE}
+        request = {"parent": self.workflow, "page_size": min(PAGE, 2 * len(wanted))}
         for page in self._client.list_executions(request=request, retry=None, timeout=SECONDS).pages:
             last = None
             for each in page.executions:

@@ -9,8 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import click
-from rich import box
-from rich.table import Table
 
 from exactly_once.identity import RunContext, slot_run
 from tools.errors import UserError
@@ -20,6 +18,7 @@ from tools.operate.place import Place, changes, note
 from tools.operate.runs import BAD, Bar, Run, joined
 from tools.operate.schedule import Demand
 from tools.operate.starting import launch, wait
+from tools.operate.tables import Cell, table
 
 FOUND = 3
 """Exit code when a slot is missing, or its run did not succeed and waits for a person."""
@@ -118,18 +117,12 @@ def _show(place: Place, slots: Sequence[Slot], wrong: Sequence[Slot]) -> None:
     said = ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none was due"
     place.say(f"{len(slots)} slots: {said}")
     if wrong:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", padding=(0, 1, 0, 0))
-        for name in ("slot", "outcome", "run", "cron"):
-            table.add_column(name)
+        rows: list[list[Cell]] = []
         for slot in wrong:
-            deploy = slot.demand.deploy
-            table.add_row(
-                schedule.as_json(slot.demand)["slot"],
-                slot.outcome,
-                short(slot.run.run_id) if slot.found else "",
-                f"{deploy.schedule} ({deploy.time_zone})",
-            )
-        place.out.print(table)
+            deploy, run = slot.demand.deploy, short(slot.run.run_id) if slot.found else ""
+            cron = f"{deploy.schedule} ({deploy.time_zone})"
+            rows.append([schedule.as_json(slot.demand)["slot"], (slot.outcome, "red"), run, cron])
+        place.say(table(["slot", "outcome", "run", "cron"], rows))
 
 
 @click.command()

@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from exactly_once.identity import instant_text
@@ -19,8 +17,11 @@ from tools.operate import history
 from tools.operate.naming import find, instant, short
 from tools.operate.place import Place, reads
 from tools.operate.runs import BAD, PAGE, STANDINGS, Bar, Run, by_hand, joined, listed, look_for_held, step_name
+from tools.operate.tables import Cell, table
 
 COLOURS = {"succeeded": "green", "active": "cyan", "starting": "cyan", "queued": "yellow", "skipped": "yellow"}
+
+STEP_COLOURS = {Status.COMPLETED: "green", Status.IN_PROGRESS: "yellow", Status.RELEASED: "yellow"}
 
 SHOWN = 200
 """Steps and items that `show` lists without --all; those that are not done come first."""
@@ -68,7 +69,7 @@ def runs(
     if not shown:
         place.say("no runs" + (f" that are {' or '.join(sorted(wanted))}" if wanted else ""))
         return
-    place.out.print(_runs_table(shown, now))
+    place.say(_runs_table(shown, now))
     if len(found) > len(shown):
         last = next((run.slot for run in reversed(shown) if run.slot), None)
         place.say(f"the latest {len(shown)}; older ones: --until {last}, or --all" if last else "more: --all")
@@ -111,22 +112,17 @@ def _count_duplicates(place: Place, shown: list[Run], since: datetime | None) ->
         run.duplicates = counted[run.run_id]
 
 
-def _runs_table(shown: list[Run], now: datetime) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", padding=(0, 1, 0, 0))
-    for name in ("slot or key", "kind", "run", "status", "took"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("run", "status", "took"))
+def _runs_table(shown: list[Run], now: datetime) -> str:
     counted = any(run.duplicates is not None for run in shown)
-    if counted:
-        table.add_column("duplicates", justify="right")
-    table.add_column("held or failed", overflow="fold")
+    head = ["slot or key", "kind", "run", "status", "took", *(["duplicates"] if counted else []), "held or failed"]
+    rows: list[list[Cell]] = []
     for run in shown:
-        style = "bold red" if run.standing in BAD else COLOURS.get(run.standing, "dim")
-        cells = [run.slot or str(run.record.fields.get("key") or ""), str(run.record.fields.get("kind") or "")]
         count = [str(run.duplicates or "")] if counted else []
-        table.add_row(
-            *cells, short(run.run_id), Text(run.standing, style), took(run.seconds(now)), *count, _few(run.held)
-        )
-    return table
+        name, kind = run.slot or str(run.record.fields.get("key") or ""), str(run.record.fields.get("kind") or "")
+        colour = COLOURS.get(run.standing, "red" if run.standing in BAD else "white")
+        time = took(run.seconds(now))
+        rows.append([name, kind, short(run.run_id), (run.standing, colour), time, *count, _few(run.held)])
+    return table(head, rows)
 
 
 def _few(names: list[str]) -> str:
@@ -239,24 +235,14 @@ def _entry(entry: dict[str, Any]) -> str:
 def _show_steps(place: Place, steps: list[Record], events: dict[str, Counter[str]], everything: bool) -> None:
     if not steps:
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", padding=(0, 1, 0, 0))
-    for name in ("step", "status", "attempts", "crashed", "held by", "what"):
-        table.add_column(name, overflow="fold")
+    rows: list[list[Cell]] = []
     ordered = sorted(steps, key=lambda step: step.status is Status.COMPLETED)
     for step in ordered if everything else ordered[:SHOWN]:
-        done = step.status is Status.COMPLETED
-        style = "green" if done else "yellow" if step.status in (Status.IN_PROGRESS, Status.RELEASED) else "bold red"
+        word = "held" if step.status is Status.UNKNOWN else step.status.value
         said = step.error or "; ".join(_entry(entry) for entry in step.fields.get("resolutions") or [])
-        table.add_row(
-            step_name(step),
-            Text("held" if step.status is Status.UNKNOWN else step.status.value, style),
-            str(step.attempts),
-            str(step.crashes or ""),
-            _holder(step),
-            Text(said),
-        )
-    place.out.print()
-    place.out.print(table)
+        tries = [str(step.attempts), str(step.crashes or "")]
+        rows.append([step_name(step), (word, STEP_COLOURS.get(step.status, "red")), *tries, _holder(step), said])
+    place.say("", table(["step", "status", "attempts", "crashed", "held by", "what"], rows))
     if len(steps) > SHOWN and not everything:
         counts = Counter(step.status.value for step in steps)
         place.say(f"{SHOWN} of {len(steps)}: " + ", ".join(f"{n} {name}" for name, n in counts.items()) + "; --all")
