@@ -6,18 +6,21 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.chain.test_front import gone, until
+from tools.emulators import environment
 from tools.emulators.chain import Chain, WorkflowError
 from tools.emulators.clock import JumpClock, OffsetFile
 from tools.emulators.faults import Action, Fault
 from tools.emulators.hosting import PortInUseError, bind
 from tools.emulators.services import StartError
 from tools.emulators.storage import OFFSET_FILE
+from tools.settings import Entry, SettingsError, load
 
 TOY = Path(__file__).parent / "toy"
 SLOT = datetime(2026, 1, 15, 2, tzinfo=UTC)
@@ -208,3 +211,14 @@ def test_a_function_that_cannot_be_imported_is_named_with_its_traceback(tmp_path
     (project / "functions" / "work" / "main.py").write_text("import no_such_module\n")
     with pytest.raises(StartError, match=r"(?s)work did not start.*No module named 'no_such_module'"):
         made(tmp_path / "state", project).start()
+
+
+def test_a_stand_in_of_a_connector_is_named_in_the_settings(baked: Path) -> None:
+    entry = Entry("pubsub=http://127.0.0.1:9100 bigquery=https://here", "settings.env", 40)
+    found = load(baked)
+    given = replace(found, entries={**found.entries, "CONNECTORS": entry})
+    assert environment.connectors(found) == {}
+    assert environment.connectors(given) == {"pubsub": "http://127.0.0.1:9100", "bigquery": "https://here"}
+    wrong = replace(found, entries={**found.entries, "CONNECTORS": replace(entry, value="pubsub:9100")})
+    with pytest.raises(SettingsError, match=r"settings\.env:40: CONNECTORS has 'pubsub:9100'"):
+        environment.connectors(wrong)

@@ -177,7 +177,7 @@ class Chain:
 
     def _start_firestore(self, guard: Guard) -> None:
         if self._choice not in ("embedded", "official"):
-            self.firestore_address = self._choice
+            self.firestore_address = storage.elsewhere(self._choice)
             return
         port, log, collector = self._firestore_port, self.log, self._collector
         if self._choice == "embedded":
@@ -193,7 +193,13 @@ class Chain:
 
         transport = HttpTransport(self.clock, marks=self._is_ours)
         self.workflows = WorkflowsServer(
-            self.state, self.clock, transport, self.tokens, log=self._workflow_event, firestore=self.firestore_address
+            self.state,
+            self.clock,
+            transport,
+            self.tokens,
+            log=self._workflow_event,
+            connectors=environment.connectors(self.settings),
+            firestore=self.firestore_address,
         )
         rest, grpc = self._workflows_ports
         try:

@@ -12,7 +12,7 @@ from tools.emulators.scheduler import Job, RetryPolicy
 from tools.emulators.services import Spec, function
 from tools.emulators.sinks import Sinks
 from tools.emulators.storage import NAME as FIRESTORE
-from tools.settings import Settings, workflow_environment
+from tools.settings import Settings, SettingsError, workflow_environment
 
 PROXY = "proxy"
 WORKFLOWS = "workflows"
@@ -43,6 +43,20 @@ def invokers(settings: Settings, service: str) -> dict[str, str]:
 def receivers(settings: Settings) -> dict[str, frozenset[str]]:
     """Step -> the settings with the URLs of what it writes to."""
     return {step.name: frozenset(step.receivers) for step in settings.steps.values()}
+
+
+def connectors(settings: Settings) -> dict[str, str]:
+    """Service of a `googleapis.*` call -> URL of its stand-in, from CONNECTORS. Raises SettingsError."""
+    entry = settings.entries.get("CONNECTORS")
+    found = {}
+    for pair in entry.value.split() if entry else ():
+        service, equals, url = pair.partition("=")
+        if not (service and equals and url.startswith(("http://", "https://"))):
+            raise SettingsError(
+                f"{entry.where if entry else ''}: CONNECTORS has {pair!r}; write service=http://host:port"
+            )
+        found[service] = url
+    return found
 
 
 def job(settings: Settings, url: str) -> Job:
