@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import pytest
 from tests.chain.test_demo import pipeline, shorten
 from tests.chain.test_front import gone, until
 from tests.support.bake import clean_environment
+from tools.cli import main
 from tools.emulators.hosting import bind
 from tools.emulators.services import free_port
 
@@ -106,7 +108,12 @@ def test_a_bad_row_is_named_by_file_line_and_column_and_nothing_is_loaded(local:
         (["load", "pipeline"], "pipeline:1:0: ", 1),
         (["run", "--key", "k", "--slot", "2026-01-15T02:00:00Z"], "give one of them", 2),
         (["run", "--slot", "yesterday"], "'yesterday' is no RFC 3339 time", 2),
+        (["run", "--key", ""], "--key is empty", 2),
         (["local"], "a chain already runs on", 1),
+        (["local", "--port", "65536"], "65536 is not in the range", 2),
+        (["firestore", "--port", "0", "--file", "no/x.db"], "cannot use", 1),
+        (["prove", "--ignore", "note"], "write DOCUMENT:FIELD", 2),
+        (["prove", "--html", "no/x.html"], "there is no folder no to write x.html to", 2),
         (["nonsense"], "No such command 'nonsense'", 2),
     ],
 )
@@ -167,6 +174,52 @@ def test_a_port_in_use_is_said_before_anything_starts(project: Path) -> None:
         refused = pipeline(project, "local", "--port", str(taken.getsockname()[1]))
     assert refused.returncode == 1 and refused.stdout.count("\n") == 1
     assert re.match(r"Error: port \d+ is in use", refused.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--port", "65535"], "port 65536 is none"),
+        (["--firestore", "elsewhere"], "write embedded, official or the HOST:PORT"),
+        (["--firestore", "127.0.0.1:1"], "no Firestore answers on 127.0.0.1:1"),
+    ],
+)
+def test_what_the_chain_cannot_start_with_is_one_line(project: Path, arguments: list[str], said: str) -> None:
+    refused = pipeline(project, "local", *(arguments if "--port" in arguments else ["--port", "21000", *arguments]))
+    assert refused.returncode == 1 and refused.stdout.count("\n") == 1
+    assert said in refused.stdout
+
+
+def test_a_step_that_is_not_python_is_shown_from_its_own_line_on(project: Path) -> None:
+    step = project / "functions" / "reserve_stock" / "main.py"
+    step.write_text(step.read_text() + "def more(:\n")
+    refused = pipeline(project, "run")
+    assert refused.returncode == 1 and "functions_framework" not in refused.stdout
+    assert re.search(r"Error: reserve_stock did not start:\n  File .*reserve_stock/main.py", refused.stdout)
+    assert "SyntaxError" in refused.stdout.splitlines()[-1]
+
+
+def test_a_refusal_of_the_file_system_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(**_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/project/.local")
+
+    monkeypatch.setattr("tools.cli.pipeline", refused)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "Error: /project/.local: Permission denied\n"
+
+
+def test_a_path_is_meant_from_where_the_user_stands(project: Path) -> None:
+    command = ["../pipeline", "load", "stock.csv"]
+    environment = clean_environment(PIPELINE_PYTHON=sys.executable)
+    done = subprocess.run(
+        command, cwd=project / "data", env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("12 documents loaded")
 
 
 def test_ctrl_c_and_kill_leave_nothing_behind_and_the_next_start_carries_on(project: Path) -> None:

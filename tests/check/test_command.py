@@ -34,7 +34,7 @@ def test_an_error_exits_with_1_and_a_warning_does_not(run: Callable[..., Result]
     done = run("--deploy")
     assert done.exit_code == 1
     assert "settings.env:" in done.output
-    assert "check: 1 errors, 0 warnings" in done.output
+    assert "check: 1 error, 0 warnings" in done.output
 
 
 def test_json_for_machines(run: Callable[..., Result], checked: Checked) -> None:

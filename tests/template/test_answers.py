@@ -139,6 +139,10 @@ def test_a_hostile_name_breaks_nothing(bake: Bake, name: str) -> None:
     assert name in (project / "README.md").read_text(encoding="utf-8")
 
 
+def test_a_name_without_letters_still_makes_a_project(bake: Bake) -> None:
+    assert bake(project_name="🚀").name == "pipeline"
+
+
 def test_braces_typed_at_a_prompt_stay_what_they_are(template: Path, tmp_path: Path) -> None:
     """What is typed is no template, unlike what comes with --no-input, which cookiecutter itself renders."""
     typed = ["{{ 7 * 7 }} {{", "orders", "my-project", "europe-west1", "0 2 * * *", "Etc/UTC", "1", ""]

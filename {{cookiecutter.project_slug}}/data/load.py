@@ -259,6 +259,8 @@ def _instant(text: str) -> datetime:
         instant = datetime.min
     if instant.tzinfo is None:
         raise ValueError(f"{text!r} is no instant; write it with its offset, such as 2026-01-15T09:30:00+01:00")
+    if not 1 < instant.year < 9999:  # in UTC it may be in no year that there is
+        raise ValueError(f"{text!r} is no instant of this time")
     return instant.astimezone(UTC)
 
 

@@ -69,6 +69,12 @@ def test_money_is_whole_minor_units(text: str, currency: str, units: int) -> Non
         ("A-1", 1, "A 1", "order_id: 'A 1' is no id"),
         ("2026-01-15T09:30:00+01:00", 2, "2026-01-15", "placed_at: '2026-01-15' is no instant"),
         ("2026-01-15T09:30:00+01:00", 2, "2026-01-15T09:30:00", "with its offset"),
+        (
+            "2026-01-15T09:30:00+01:00",
+            2,
+            "0001-01-01T00:00:00+14:00",
+            "placed_at: '0001-01-01T00:00:00+14:00' is no instant",
+        ),
         ("2026-01-15T09:30:00+01:00", 2, "yesterday", "placed_at: 'yesterday' is no instant"),
         ('"O\'Neill, Sinéad"', 3, " ", "customer: ' ' is no name"),
         (",MUG", 4, "nobody,MUG", "email: 'nobody' is no e-mail address"),

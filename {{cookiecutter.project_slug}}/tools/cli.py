@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -10,6 +11,9 @@ from typing import NamedTuple
 import click
 
 from tools.errors import UserError
+
+REFUSALS = frozenset([errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT])
+"""What the file system says that a person has to put right."""
 
 
 class Entry(NamedTuple):
@@ -88,4 +92,9 @@ def main() -> None:
     except BrokenPipeError:  # `./pipeline ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
+    except OSError as error:
+        if error.errno not in REFUSALS:
+            raise
+        click.echo(f"Error: {error.filename or 'a file'}: {error.strerror}", err=True)
+        code = 1
     sys.exit(code if isinstance(code, int) else 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tools.errors import UserError
+from tools.project import ROOT
 
 SERVER = "tools.emulators.firestore"
 
@@ -32,6 +33,7 @@ def firestore(port: int, file: Path | None, control_port: int | None, server_opt
     arguments = [*server_options, *(["--file", str(file.absolute())] if file else [])]
     if control_port is None:
         click.echo(f"FIRESTORE_EMULATOR_HOST=127.0.0.1:{port or 'PORT (see below)'}", err=True)
+        os.chdir(ROOT)
         os.execv(sys.executable, [sys.executable, "-m", SERVER, *arguments, "--port", str(port)])
     with tempfile.TemporaryDirectory(prefix="firestore-") as folder:
         if file is None:  # a server that is killed by a fault has to find its data again

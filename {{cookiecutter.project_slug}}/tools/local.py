@@ -25,7 +25,13 @@ FIRST_PORT = 8700
 
 
 @click.command()
-@click.option("--port", default=FIRST_PORT, show_default=True, help="The first of the ports that the parts listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=FIRST_PORT,
+    show_default=True,
+    help="The first of the ports that the parts listen on.",
+)
 @click.option("--firestore", default="embedded", show_default=True, metavar="embedded|official|HOST:PORT")
 @click.option("--paused", is_flag=True, help="The Scheduler delivers nothing by itself: only `run` starts runs.")
 def local(port: int, firestore: str, paused: bool) -> None:
@@ -129,6 +135,8 @@ def run(key: str | None, slot: str | None, firestore: str) -> None:
     from tools.running import Runner
     from tools.settings import load
 
+    if key == "":
+        raise click.UsageError("--key is empty: leave it away for a new one")
     if key and slot:
         raise click.UsageError("--key and --slot say two different things: give one of them")
     settings = load(ROOT)

@@ -85,7 +85,8 @@ def show(found: list[Finding], estimate: Cost) -> None:
     for finding in found:
         click.secho(str(finding), fg="red" if finding.level == "error" else "yellow")
     errors = sum(finding.level == "error" for finding in found)
-    click.echo(f"check: {errors} errors, {len(found) - errors} warnings" if found else "check: nothing found")
+    counts = [f"{n} {word}{'' if n == 1 else 's'}" for n, word in ((errors, "error"), (len(found) - errors, "warning"))]
+    click.echo(f"check: {', '.join(counts)}" if found else "check: nothing found")
     click.echo(
         f"cost: about ${estimate.total:.2f} a month for {estimate.runs} runs with {estimate.items} items a fan-out "
         f"and {SECONDS_A_CALL:g} s "

@@ -57,6 +57,12 @@ def command(
     Exits with 1 unless the documents end equal, every receiver saw each idempotency key take effect once, and the run
     completed, in every cell.
     """
+    for file in (html, junit_file):
+        if file and not file.absolute().parent.is_dir():
+            raise click.UsageError(f"there is no folder {file.parent} to write {file.name} to")
+    for pattern in ignore:
+        if ":" not in pattern:
+            raise click.UsageError(f"--ignore {pattern!r}: write DOCUMENT:FIELD, such as 'reports/*:note'")
     out = console()
     settings = load_settings(ROOT)
     seed = int(time.time()) % 100_000 if seed is None else seed
