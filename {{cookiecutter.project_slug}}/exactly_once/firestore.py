@@ -1,16 +1,21 @@
 """The store on Firestore. Every RPC is sent once with a short time-out: the client's own retries are switched off,
 since a write that the client repeats by itself is answered AlreadyExists, or a failed precondition, for its own
 success.
+
+A record's writes are put together as plain protocol buffers: the client's own way through its wrapper classes takes
+about a third of the time that a protected call costs.
 """
 
 from __future__ import annotations
 
 import contextlib
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from google.api_core import exceptions as api
 from google.cloud import firestore
+from google.cloud.firestore_v1 import _helpers
+from google.cloud.firestore_v1.types import CommitRequest, CommitResponse, Write
 
 from .errors import Changed, Exists, StoreError, Uncertain, Unreachable
 from .store import SERVER_TIME, Fields, Snapshot, TransactionToken, Version, Work
@@ -41,10 +46,10 @@ class FirestoreStore:
 
     def create(self, path: str, fields: Fields, timeout: float) -> Version:
         try:
-            return self.client.document(path).create(_stored(fields), retry=None, timeout=timeout).update_time
+            return self._commit(path, fields, None, timeout)
         except api.AlreadyExists as error:
             raise Exists(path) from error
-        except (api.GoogleAPIError, api.RetryError) as error:
+        except api.GoogleAPIError as error:
             raise _uncertain(error) from error
 
     def read(self, path: str, timeout: float) -> Snapshot:
@@ -54,14 +59,41 @@ class FirestoreStore:
             raise unreachable(error) from error
 
     def replace(self, path: str, fields: Fields, version: Version, timeout: float) -> Version:
-        unchanged = self.client.write_option(last_update_time=version)
         try:
-            result = self.client.document(path).update(_stored(fields), option=unchanged, retry=None, timeout=timeout)
-            return result.update_time
+            return self._commit(path, fields, version, timeout)
         except (api.FailedPrecondition, api.NotFound) as error:
             raise Changed(path) from error
         except api.GoogleAPIError as error:
             raise _uncertain(error) from error
+
+    def _commit(self, path: str, fields: Fields, version: Version, timeout: float) -> Version:
+        """One write in one Commit: to a record that is still `version`, or absent if that is None."""
+        client = self.client
+        request = CommitRequest.pb()(database=client._database_string, writes=[self._write(path, fields, version)])
+        answer = client._firestore_api.commit(
+            CommitRequest.wrap(request), metadata=client._rpc_metadata, retry=None, timeout=timeout
+        )
+        return CommitResponse.pb(answer).write_results[0].update_time
+
+    def _write(self, path: str, fields: Fields, version: Version) -> Any:
+        """The protocol buffer of one write. The names of `fields` are plain identifiers."""
+        write = Write.pb()()
+        if version is not None:
+            write.update_mask.SetInParent()  # without a mask, even an empty one, the write replaces the whole document
+        write.update.name = f"{self.client._database_string}/documents/{path}"
+        for name, value in fields.items():
+            if value is SERVER_TIME:
+                stamp = write.update_transforms.add(field_path=name)
+                stamp.set_to_server_value = stamp.ServerValue.REQUEST_TIME
+                continue
+            if version is not None:
+                write.update_mask.field_paths.append(name)
+            _encode(write.update.fields[name], value)
+        if version is None:
+            write.current_document.exists = False
+        else:
+            write.current_document.update_time.CopyFrom(version)
+        return write
 
     def transaction(self, path: str, work: Work, retry_of: TransactionToken, timeout: float) -> None:
         transaction = _Transaction(self.client, timeout)
@@ -78,11 +110,7 @@ class FirestoreStore:
             if fields is None:
                 transaction.roll_back()
                 return
-            if snapshot.fields is None:
-                transaction.create(document, _stored(fields))
-            else:
-                unchanged = self.client.write_option(last_update_time=snapshot.version)
-                transaction.update(document, _stored(fields), option=unchanged)
+            transaction._add_write_pbs([Write.wrap(self._write(path, fields, snapshot.version))])
         except api.Aborted as error:  # contention on a read of the body's
             transaction.roll_back()
             raise _uncertain(error) from error
@@ -127,14 +155,25 @@ class _Transaction(firestore.Transaction):
         self._clean_up()
 
 
-def _stored(fields: Fields) -> dict[str, Any]:
-    return {key: firestore.SERVER_TIMESTAMP if value is SERVER_TIME else value for key, value in fields.items()}
+def _encode(target: Any, value: Any) -> None:
+    """Put `value` into the protocol buffer `target`, a Value."""
+    if isinstance(value, str):
+        target.string_value = value
+    elif isinstance(value, datetime):
+        target.timestamp_value.FromDatetime(value)
+    elif type(value) is int:
+        target.integer_value = value
+    elif isinstance(value, float):
+        target.double_value = value
+    else:
+        target.CopyFrom(_helpers.encode_value(value)._pb)
 
 
 def snapshot_of(snapshot: firestore.DocumentSnapshot[Any]) -> Snapshot:
     read_time = snapshot.read_time
     assert read_time is not None, "Firestore answers every read with its time"
-    return Snapshot(snapshot.to_dict(), snapshot.update_time, read_time.astimezone(UTC))
+    version = snapshot.update_time and snapshot.update_time.timestamp_pb()
+    return Snapshot(snapshot.to_dict(), version, read_time.astimezone(UTC))
 
 
 def _uncertain(error: Exception) -> StoreError:
