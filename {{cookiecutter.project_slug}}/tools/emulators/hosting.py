@@ -29,11 +29,13 @@ MARK = "mark"
 
 
 class PortInUseError(UserError):
-    """Something listens on the port already; the text names it."""
+    """The port cannot be had, mostly since something listens there already; the text names it."""
 
 
 def bind(port: int) -> socket.socket:
     """A socket on this machine alone; port 0 takes a free one. Raises PortInUseError."""
+    if port > 65535:
+        raise PortInUseError(f"port {port} is none: they end at 65535; begin with a lower one")
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

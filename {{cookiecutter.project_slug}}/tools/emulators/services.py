@@ -290,7 +290,8 @@ class Service:
 
     def _said(self, lines: int = 60) -> str:
         output = [e["message"] for e in self._log.all() if e["service"] == self.name and e.get("stream") == "stderr"]
-        return "\n".join(output[-lines:])
+        own = [n for n, line in enumerate(output) if line.startswith(f'  File "{self.spec.cwd}{os.sep}')]
+        return "\n".join(output[own[0] if own else 0 :][-lines:])  # from the project's own first line of a traceback
 
 
 def free_port() -> int:

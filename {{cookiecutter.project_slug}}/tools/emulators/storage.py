@@ -110,6 +110,18 @@ def official(port: int, log: EventLog, collector: Collector, guard: Guard) -> Fi
     return FirestoreProcess(command, port, log, collector, guard)
 
 
+def elsewhere(address: str) -> str:
+    """`address` (host:port), where a Firestore runs already. Raises NoEmulatorError if nothing listens there."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise NoEmulatorError(f"--firestore {address}: write embedded, official or the HOST:PORT of one that runs")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except OSError as error:
+        raise NoEmulatorError(f"no Firestore answers on {address}: {error.strerror or error}") from None
+    return address
+
+
 @contextmanager
 def firestore_alone(state: Path, clock: Clock | None = None) -> Iterator[str]:
     """The embedded Firestore without a chain, on the same data: its address (host:port)."""
