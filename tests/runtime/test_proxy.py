@@ -257,6 +257,29 @@ def test_manual_key(deliveries: Deliveries) -> None:
     assert first.json["run_id"] == manual_run(deliveries.bench.pipeline, SCOPE, "again 7").run_id
 
 
+def test_key_is_what_its_caller_wrote(bench: Bench, deliveries: Deliveries) -> None:
+    """A header's bytes arrive as Latin-1; `run --key` knows the text. An empty key is no slot's delivery either."""
+    wire = "über".encode().decode("latin-1")
+    assert deliveries.send(None, None, **{"X-Exactly-Once-Key": wire}).json["run_id"] == (
+        manual_run(bench.pipeline, SCOPE, "über").run_id
+    )
+    claims = len(bench.rpcs)
+    for key in ("", "  ", "\xff"):
+        assert deliveries.send(**{"X-Exactly-Once-Key": key}).json["error"]["code"] == "malformed"
+    assert len(bench.rpcs) == claims
+
+
+def test_no_text_of_an_unknown_error_in_the_log(
+    bench: Bench, deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FIRESTORE_EMULATOR_HOST", raising=False)
+    deliveries.workflows.fail_before.append(RuntimeError("token s3cr3t"))
+    assert deliveries.send().status == 500
+    assert bench.seen("run.released")[0]["reason"] == "RuntimeError"
+    assert "self.starter.start(run)" in bench.seen("run.error")[0]["traceback"]
+    assert "s3cr3t" not in json.dumps(bench.events)
+
+
 def test_scopes(bench: Bench) -> None:
     several = Deliveries(bench, scopes=("p/r/prod", "p/r/test"))
     assert several.send().status == 400

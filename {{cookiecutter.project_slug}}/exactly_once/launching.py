@@ -157,7 +157,8 @@ class Launcher:
         released: Fields = {"status": Status.RELEASED.value}
         try:
             self.protocol.settle(claim, released, (Status.IN_PROGRESS,), RELEASE)
-            log("run.released", reason=str(cause))
+            # the text of what is not our own may hold what no log should
+            log("run.released", reason=str(cause) if isinstance(cause, StoreError) else type(cause).__name__)
         except LeaseLost as error:  # taken over, or `started` was applied after all
             log("run.fenced", reason=str(error))
         except StoreError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -90,6 +91,14 @@ class Log:
             line["logging.googleapis.com/trace"] = trace
         line["logging.googleapis.com/labels"] = {name: text for name, text in labels.items() if text}
         self._write(_LINE.encode(line))
+
+
+def traceback_text(error: BaseException, *, whole: bool) -> str:
+    """The lines it came through. `whole`: with its text too, which may hold what no log in the cloud should."""
+    if whole:
+        return "".join(traceback.format_exception(error))
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"Traceback (most recent call last):\n{frames}{type(error).__name__}"
 
 
 def trace_of(headers: Mapping[str, str], project: str) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +13,7 @@ from google.cloud import firestore
 
 from .errors import ConfigurationError
 from .firestore import FirestoreStore
-from .log import Log
+from .log import Log, traceback_text
 from .protocol import Protocol
 from .settings import Settings, StepSettings, step_settings
 from .store import Host, Store
@@ -39,11 +38,7 @@ class Runtime:
         return self.host.now() + self.settings.retention
 
     def trace_text(self, error: BaseException) -> str:
-        """The traceback. In the cloud without the exception's text, which may hold what no log should."""
-        frames = "".join(traceback.format_tb(error.__traceback__))
-        if self.on_laptop:
-            return "".join(traceback.format_exception(error))
-        return f"Traceback (most recent call last):\n{frames}{type(error).__name__}"
+        return traceback_text(error, whole=self.on_laptop)
 
 
 _lock = threading.Lock()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import threading
-import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,12 +21,12 @@ from exactly_once.errors import ConfigurationError, LeaseLost, Refusal, StoreErr
 from exactly_once.firestore import FirestoreStore
 from exactly_once.identity import RunContext, instant_text, is_job, manual_run, parse_instant, run_path, slot_run
 from exactly_once.launching import Launcher, Started, is_forced
-from exactly_once.log import Log, trace_of
+from exactly_once.log import Log, trace_of, traceback_text
 from exactly_once.lookups import Lookups
 from exactly_once.overlap import RecordedOverlap
 from exactly_once.protocol import Protocol
 from exactly_once.records import Status
-from exactly_once.runtime import client
+from exactly_once.runtime import client, on_laptop
 from exactly_once.settings import ProxySettings, proxy_settings
 from exactly_once.starting import WorkflowsStarter
 from exactly_once.store import Host
@@ -71,7 +70,8 @@ class Proxy:
             log("run.error", reason=str(error))
             return refusal(Refusal("unreachable", str(error)))
         except Exception as error:
-            log("run.error", reason=type(error).__name__, traceback=traceback.format_exc())
+            text = traceback_text(error, whole=on_laptop(os.environ))
+            log("run.error", reason=type(error).__name__, traceback=text)
             return refusal(Refusal("error", type(error).__name__))
         return as_json(
             200,
@@ -93,9 +93,9 @@ class Proxy:
         found = {name.lower(): value.strip() for name, value in headers.items()}
         settings, scope = self.settings, self._scope(found.get(SCOPE))
         job, time = found.get(JOB, ""), found.get(TIME, "")
-        if found.get(KEY):
-            slot = _slot(time) if time else None
-            return manual_run(settings.pipeline, scope, found[KEY], job=job, slot=slot, zone=settings.time_zone)
+        if KEY in found:
+            key, slot = _key(found[KEY]), _slot(time) if time else None
+            return manual_run(settings.pipeline, scope, key, job=job, slot=slot, zone=settings.time_zone)
         if not is_job(job):
             raise _malformed(f"X-CloudScheduler-JobName is {'not a job id' if job else 'missing'}: {_ADVICE}")
         if not time:
@@ -126,6 +126,17 @@ def _word(started: Started) -> str:
     if started.status is not Status.STARTED:
         return started.status.value
     return "started" if started.by_us else "already_started"
+
+
+def _key(text: str) -> str:
+    """The key as its caller wrote it: WSGI hands out a header's bytes as Latin-1 (PEP 3333)."""
+    try:
+        key = text.encode("latin-1").decode()
+    except UnicodeError as error:
+        raise _malformed("X-Exactly-Once-Key is not UTF-8") from error
+    if not key:
+        raise _malformed("X-Exactly-Once-Key is empty: leave it away for a slot, or give a key of your own")
+    return key
 
 
 def _slot(text: str) -> Any:
