@@ -34,6 +34,8 @@ source deploy/github.sh
 source deploy/services.sh
 # shellcheck source=deploy/chain.sh
 source deploy/chain.sh
+# shellcheck source=deploy/operate.sh
+source deploy/operate.sh
 # shellcheck source=deploy/destroy.sh
 source deploy/destroy.sh
 
@@ -149,6 +151,7 @@ main() {
   if wanted schedule; then
     say "schedule"
     start schedule ensure_job
+    if queues; then start sweep ensure_sweep; fi
     join
   fi
   summary

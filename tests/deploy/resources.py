@@ -571,6 +571,11 @@ JOB = (
 )
 
 
+def _headers(call: Call) -> Resource:
+    given = call.flags.get("--headers") or call.flags.get("--update-headers")
+    return {"headers": mapping(given)} if given else {}
+
+
 def _job(call: Call) -> Resource:
     return {
         "description": call["description"],
@@ -580,6 +585,7 @@ def _job(call: Call) -> Resource:
         "httpTarget": {
             "uri": call["uri"],
             "httpMethod": call["http-method"],
+            **_headers(call),
             "oidcToken": {
                 "serviceAccountEmail": call["oidc-service-account-email"],
                 "audience": call["oidc-token-audience"],
@@ -600,13 +606,13 @@ def _(model: Model, call: Call) -> Resources:
     return [model.one("jobs", call.first)]
 
 
-@command("scheduler jobs create http", 1, "", f"location {JOB}")
+@command("scheduler jobs create http", 1, "headers", f"location {JOB}")
 def _(model: Model, call: Call) -> Resources:
     model.need_account(call["oidc-service-account-email"])
     return model.add("jobs", call.first, {"state": "ENABLED", **_job(call)})
 
 
-@command("scheduler jobs update http", 1, "", f"location {JOB}")
+@command("scheduler jobs update http", 1, "update-headers", f"location {JOB}")
 def _(model: Model, call: Call) -> Resources:
     job = model.one("jobs", call.first)
     state = "ENABLED" if model.state.get("update_resumes") else job["state"]

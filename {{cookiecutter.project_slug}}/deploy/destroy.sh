@@ -15,6 +15,9 @@ TEXT
     [[ $answer == "$PIPELINE" ]] || die "nothing was deleted"
   fi
   if [[ -s $STATE/job ]]; then start job change "deleting the job" gcloud scheduler jobs delete "$JOB" --project="$PROJECT" --location="$REGION"; fi
+  if [[ $(cat "$STATE/sweep") == "$MARK: "* ]]; then
+    start sweep change "deleting the job $(sweep_job)" gcloud scheduler jobs delete "$(sweep_job)" --project="$PROJECT" --location="$REGION"
+  fi
   join
   if [[ -s $STATE/workflow ]]; then start workflow change "deleting the workflow" gcloud workflows delete "$PIPELINE" --project="$PROJECT" --location="$REGION"; fi
   for name in $(awk -F'|' -v owner="$PIPELINE" -v environment="$ENVIRONMENT" '$2 == owner && $3 == environment { print $1 }' "$STATE/services"); do

@@ -18,6 +18,9 @@ read_state() {
   start workflow see workflow gcloud workflows describe "$PIPELINE" --project="$PROJECT" --location="$REGION" \
     --format="$(rows labels.exactly_once,labels.environment,labels.content,state)"
   start job see job gcloud scheduler jobs describe "$JOB" --project="$PROJECT" --location="$REGION" --format="$(rows "$JOB_FIELDS")"
+  if queues || $DESTROY; then
+    start sweep see sweep gcloud scheduler jobs describe "$(sweep_job)" --project="$PROJECT" --location="$REGION" --format='value(description)'
+  fi
   if wanted foundation; then
     start billing see billing gcloud billing projects describe "$PROJECT" --format='value(billingEnabled)'
     start accounts see accounts gcloud iam service-accounts list --project="$PROJECT" --format="$(rows email,description)"
