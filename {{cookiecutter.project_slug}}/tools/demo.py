@@ -218,7 +218,7 @@ class Demo:
             effects_table(effects),
             verdict(
                 problems,
-                f"{len(effects)} effects as expected after {receipt.deliveries} deliveries, "
+                f"{len(effects)} effect{'s' * (len(effects) > 1)} as expected after {receipt.deliveries} deliveries, "
                 f"{len(self.plan.injected)} injected faults and {len(executions)} execution"
                 f"{'s' * (len(executions) > 1)}; {seconds:.1f} s",
             ),
