@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.operate.office import Office
 from tools.emulators.scheduler import ScheduleError
-from tools.operate.schedule import Demand, Deploy, demanded
+from tools.operate.history import of_job
+from tools.operate.schedule import Demand, Deploy, changes, demanded, merged
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -78,3 +83,68 @@ def test_a_schedule_that_is_none_is_said() -> None:
 def test_a_demand_names_the_cron_that_was_in_force() -> None:
     one = next(demanded([deploy()], START, START + timedelta(days=1)))
     assert one == Demand(datetime(2026, 1, 1, 2, tzinfo=UTC), deploy())
+
+
+JOB = "projects/test-project/locations/europe-west1/jobs/job"
+
+
+def entry(day: int, method: str, code: int = 0, **job: str) -> dict[str, Any]:
+    """As Cloud Logging has it."""
+    return {
+        "timestamp": f"2026-01-{day:02}T12:00:00.123456789Z"[:27] + "Z",
+        "protoPayload": {
+            "serviceName": "cloudscheduler.googleapis.com",
+            "methodName": f"google.cloud.scheduler.v1.CloudScheduler.{method}",
+            "resourceName": JOB,
+            "request": {"job": {"name": JOB, **job}} if job else {"name": JOB},
+            **({"status": {"code": code}} if code else {}),
+        },
+    }
+
+
+def merge(desk: Office, entries: list[dict[str, Any]], known: list[Deploy], until: str) -> list[str]:
+    return due(merged(desk.settings, known, list(changes(entries)), START), "2026-01-01T00:00:00Z", until)
+
+
+def test_the_audit_log_has_pauses_and_changes_of_the_cron(desk: Office) -> None:
+    entries = [
+        entry(2, "CreateJob", schedule="0 3 * * *", timeZone="Etc/UTC"),
+        entry(3, "RunJob"),
+        entry(4, "PauseJob"),
+        entry(5, "UpdateJob", code=7, schedule="* * * * *"),
+        entry(6, "ResumeJob"),
+        entry(7, "UpdateJob", schedule="0 4 * * *"),
+    ]
+    assert merge(desk, entries, [], "2026-01-10T00:00:00Z") == [
+        "01-03T03:00",
+        "01-04T03:00",
+        "01-07T03:00",
+        "01-08T04:00",
+        "01-09T04:00",
+    ]
+
+
+def test_before_what_the_audit_log_knows_the_settings_count(desk: Office) -> None:
+    assert merge(desk, [entry(3, "PauseJob")], [], "2026-01-10T00:00:00Z") == [
+        "01-01T02:00",
+        "01-02T02:00",
+        "01-03T02:00",
+    ]
+
+
+def test_a_note_and_the_audit_log_are_one_history(desk: Office) -> None:
+    note = deploy("0 5 * * *", at=datetime(2026, 1, 2, 0, tzinfo=UTC))
+    found = merge(desk, [entry(4, "UpdateJob", schedule="0 6 * * *")], [note], "2026-01-06T00:00:00Z")
+    assert found == ["01-02T05:00", "01-03T05:00", "01-04T05:00", "01-05T06:00"]
+
+
+def test_the_audit_log_is_asked_for_the_job(desk: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    gcloud = tmp_path / "gcloud"
+    gcloud.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/said\ncat {tmp_path}/entries\n')
+    gcloud.chmod(0o755)
+    (tmp_path / "entries").write_text(json.dumps([entry(3, "PauseJob")]))
+    assert [change.paused for change in changes(of_job(desk.settings))] == [True]
+    said = (tmp_path / "said").read_text()
+    assert f'resourceName="projects/test-project/locations/europe-west1/jobs/{desk.settings.job}"' in said
+    assert "--freshness=400d" in said

@@ -12,7 +12,7 @@ import click
 
 from exactly_once.identity import RunContext, slot_run
 from tools.errors import UserError
-from tools.operate import schedule
+from tools.operate import history, schedule
 from tools.operate.naming import instant, short
 from tools.operate.place import Place, changes, note
 from tools.operate.runs import BAD, Bar, Run, joined
@@ -64,7 +64,13 @@ def demanded(place: Place, since: datetime, until: datetime, bar: Bar) -> list[S
     """Every slot in [since, until) with its run."""
     settings = place.settings
     client = place.lookups.client
-    deploys = schedule.in_force(settings, schedule.history(client, settings.pipeline), since)
+    changed: list[schedule.Change] = []
+    if place.options.cloud:
+        try:
+            changed = list(schedule.changes(history.of_job(settings)))
+        except history.Unread as error:
+            place.say(f"changes of the job are not known, the cron of the settings counts: {error}")
+    deploys = schedule.merged(settings, schedule.history(client, settings.pipeline), changed, since)
     demands = list(schedule.demanded(deploys, since, until))
     runs = [
         slot_run(settings.pipeline, settings.scope, one.deploy.job, one.slot, one.deploy.time_zone) for one in demands

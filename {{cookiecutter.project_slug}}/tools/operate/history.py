@@ -44,6 +44,13 @@ def duplicates(settings: Settings, events: Path | None, since: datetime | None) 
     return Counter(str(line["run_id"]) for line in lines if line.get("event") in DUPLICATES and line.get("run_id"))
 
 
+def of_job(settings: Settings) -> list[dict[str, Any]]:
+    """The entries of the audit log about the Scheduler job, in order. Raises Unread."""
+    job = f"projects/{settings.project}/locations/{settings.region}/jobs/{settings.job}"
+    query = f'protoPayload.serviceName="cloudscheduler.googleapis.com" AND protoPayload.resourceName="{job}"'
+    return _gcloud(settings, query, days=400)
+
+
 def link(settings: Settings, query: str) -> str:
     """Where a person reads the same in the console."""
     return f"https://console.cloud.google.com/logs/query;query={quote(query, safe='')}?project={settings.project}"
@@ -65,12 +72,12 @@ def _file(events: Path, text: str) -> list[Line]:
     return found
 
 
-def _gcloud(settings: Settings, query: str) -> list[dict[str, Any]]:
+def _gcloud(settings: Settings, query: str, days: int | None = None) -> list[dict[str, Any]]:
     where = link(settings, query)
     if not shutil.which("gcloud"):
         raise Unread(f"gcloud is not installed here; the log: {where}")
     words = ["gcloud", "logging", "read", query, f"--project={settings.project}", "--format=json", "--order=asc"]
-    words += [f"--limit={LIMIT}", f"--freshness={settings.retention_days + 2}d", "--quiet"]
+    words += [f"--limit={LIMIT}", f"--freshness={days or settings.retention_days + 2}d", "--quiet"]
     asked = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if asked.returncode:
         said = " ".join(asked.stderr.split())[:200]

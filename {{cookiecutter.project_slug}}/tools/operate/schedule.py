@@ -1,12 +1,13 @@
 """Which slots a schedule demanded: the cron that was in force, by the history of its deployments.
 
-Each deployment that changes cron, time zone, job or pause is a document of `<pipeline>_deploys`, named by its time. It
-is written by `./pipeline deployed --cloud`, after a deploy. Without any, the settings' cron counts.
+In the cloud the Scheduler's audit log has every change of the job, pauses too (Admin Activity: always on, kept for 400
+days). Each deployment that somebody notes is a document of `<pipeline>_deploys`, named by its time: `./pipeline local`
+and `./pipeline deployed` write one when cron, time zone, job or pause differ. Without either the settings' cron counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -73,6 +74,50 @@ def in_force(settings: Settings, known: Sequence[Deploy], since: datetime) -> li
     if known:
         return list(known)
     return [Deploy(since, settings.schedule, settings.time_zone, settings.job, paused=False)]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the audit log says of a job; None is what the change left as it was. `first`: there was no job before."""
+
+    at: datetime
+    schedule: str | None = None
+    time_zone: str | None = None
+    paused: bool | None = None
+    first: bool = False
+
+
+METHODS = {"CreateJob": False, "UpdateJob": None, "PauseJob": True, "ResumeJob": False, "DeleteJob": True}
+"""Method of the Scheduler's API -> whether the job is paused after it; None as before."""
+
+
+def changes(entries: Iterable[Mapping[str, Any]]) -> Iterator[Change]:
+    """The changes of one job by its entries in the audit log. What was refused has a status with a code."""
+    for entry in entries:
+        said = entry.get("protoPayload") or {}
+        method = str(said.get("methodName", "")).rpartition(".")[2]
+        if method in METHODS and not (said.get("status") or {}).get("code"):
+            job = (said.get("request") or {}).get("job") or {}
+            at = datetime.fromisoformat(str(entry["timestamp"]).replace("Z", "+00:00"))
+            yield Change(at, job.get("schedule"), job.get("timeZone"), METHODS[method], method == "CreateJob")
+
+
+def merged(settings: Settings, known: Sequence[Deploy], found: Sequence[Change], since: datetime) -> list[Deploy]:
+    """The notes and the changes of the audit log as one history; before the first of them, the settings."""
+    if not found:
+        return in_force(settings, known, since)
+    events: list[Deploy | Change] = sorted([*known, *found], key=lambda event: event.at)
+    began = isinstance(events[0], Deploy) or events[0].first
+    now = Deploy(min(since, events[0].at), settings.schedule, settings.time_zone, settings.job, paused=began)
+    history = [now]
+    for event in events:
+        if isinstance(event, Change):
+            cron, zone = event.schedule or now.schedule, event.time_zone or now.time_zone
+            paused = now.paused if event.paused is None else event.paused
+            event = Deploy(event.at, cron, zone, settings.job, paused, "audit log")
+        now = event
+        history.append(now)
+    return history
 
 
 def demanded(deploys: Sequence[Deploy], since: datetime, until: datetime) -> Iterator[Demand]:
