@@ -29,6 +29,9 @@ MARKS = {OK: ("ok", "green"), HELD: ("held", "yellow"), FAILED: ("FAILED", "bold
 """Status -> word and style."""
 
 
+WIDEST = 1000
+"""Characters; more than any grid has."""
+
 HEADINGS = {
     LOST: "call lost",
     ANSWER_LOST: "answer lost",
@@ -56,11 +59,15 @@ def table(verdicts: Sequence[Verdict]) -> dict[Hop, dict[str, Verdict]]:
 
 def show(out: Console, proof: Proof) -> None:
     """Print the grid, each failure with its story, and the sum."""
-    parts: list[RenderableType] = [Text(f"not even a clean run holds: {problem}", "red") for problem in proof.problems]
+    for problem in proof.problems:
+        out.print(Text(f"not even a clean run holds: {problem}", "red"))
     rows = table(proof.verdicts)
     if rows:
-        parts += [_grid(rows), Text()]
-    parts += [_combined(verdict) for verdict in proof.verdicts if len(verdict.trouble.cells) > 1]
+        grid = _grid(rows)
+        grid.width = out.measure(grid, options=out.options.update(width=WIDEST)).maximum
+        out.print(grid, crop=False)  # a narrow screen breaks its lines, but loses no column
+        out.print()
+    parts: list[RenderableType] = [_combined(verdict) for verdict in proof.verdicts if len(verdict.trouble.cells) > 1]
     for verdict in proof.failed:
         parts += [*_failure(verdict), Text()]
     parts.append(summary(proof))
@@ -70,10 +77,10 @@ def show(out: Console, proof: Proof) -> None:
 def _grid(rows: dict[Hop, dict[str, Verdict]]) -> Table:
     """Rows that share caller and callee stand under one heading, so that the grid fits a terminal of 100 columns."""
     used = [column for column in COLUMNS if any(column in row for row in rows.values())]
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     grid.add_column("", no_wrap=True)
     for column in used:
-        grid.add_column(HEADINGS[column], justify="center", min_width=6, max_width=7)
+        grid.add_column(HEADINGS[column], justify="center", width=6)
     ends = ""
     for hop, row in rows.items():
         if hop.ends != ends:
