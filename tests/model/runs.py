@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from exactly_once.errors import LeaseLost, Refusal, StoreError
 from exactly_once.identity import RunContext, run_path
 from exactly_once.launching import Launcher, StartError
 from exactly_once.log import Log
@@ -13,7 +12,7 @@ from exactly_once.protocol import Protocol
 from exactly_once.records import Status
 
 from .explorer import Case, Explorer, Outcome
-from .steps import CONTEXT, host_of
+from .steps import CONTEXT, answered, host_of
 from .world import Answer, Call, Lost, Replay, State
 
 PATH = run_path("p", CONTEXT.run_id)
@@ -55,15 +54,12 @@ class RunCase(Case):
     def attempt(self, n: int, world: Replay) -> Outcome:
         protocol = Protocol(world, host_of(n))
         launcher = Launcher("p", protocol, ModelStarter(world), self.lease, timedelta(days=90))
-        try:
+
+        def go() -> Outcome:
             started = launcher.deliver(CONTEXT, Log(lambda line: None))
             return Outcome(200, "" if started.by_us else "duplicate", started.execution)
-        except Refusal as error:
-            return Outcome(error.status, error.code)
-        except LeaseLost:
-            return Outcome(409, "fenced")
-        except StoreError:
-            return Outcome(500, "unreachable")
+
+        return answered(go)
 
     def outside(self, state: State, n: int, call: Call, arrives: bool) -> tuple[State, Answer]:
         if call.kind == "look":
@@ -151,17 +147,14 @@ class OverlapCase(RunCase):
         protocol = Protocol(world, host_of(n))
         overlap = ModelOverlap(self.waits, self.finds, world)
         launcher = Launcher("p", protocol, ModelStarter(world), self.lease, timedelta(days=90), overlap)
-        try:
+
+        def go() -> Outcome:
             if n >= self.deliveries:
                 return Outcome(204, f"swept {len(launcher.sweep(Log(lambda line: None)))}")
             started = launcher.deliver(CONTEXT, Log(lambda line: None))
             return Outcome(200, started.status.value, started.execution)
-        except Refusal as error:
-            return Outcome(error.status, error.code)
-        except LeaseLost:
-            return Outcome(409, "fenced")
-        except StoreError:
-            return Outcome(500, "unreachable")
+
+        return answered(go)
 
     def outside(self, state: State, n: int, call: Call, arrives: bool) -> tuple[State, Answer]:
         if call.kind == "obstacle":

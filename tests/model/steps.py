@@ -46,6 +46,18 @@ def author(attempt_id: Any) -> int:
     return int(str(attempt_id).split(".")[0])
 
 
+def answered(go: Callable[[], Outcome]) -> Outcome:
+    """What the caller of a step or of the proxy gets."""
+    try:
+        return go()
+    except Refusal as error:
+        return Outcome(error.status, error.code)
+    except LeaseLost:
+        return Outcome(409, "fenced")
+    except StoreError:
+        return Outcome(500, "unreachable")
+
+
 class StepCase(Case):
     """What every step promises, whatever its kind."""
 
@@ -59,15 +71,11 @@ class StepCase(Case):
         return Runtime(SETTINGS, world, host_of(n), Log(lambda line: None))
 
     def attempt(self, n: int, world: Replay) -> Outcome:
-        try:
+        def go() -> Outcome:
             success = self.handler(n, world).handle(self.runtime(n, world), REQUEST, Log(lambda line: None))
             return Outcome(200, "replayed" if success.replayed else "", success.text)
-        except Refusal as error:
-            return Outcome(error.status, error.code)
-        except LeaseLost:
-            return Outcome(409, "fenced")
-        except StoreError:
-            return Outcome(500, "unreachable")
+
+        return answered(go)
 
     def outside(self, state: State, n: int, call: Call, arrives: bool) -> tuple[State, Answer]:
         if call.kind == "look":

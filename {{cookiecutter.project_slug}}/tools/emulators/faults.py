@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Protocol
 
 
 class Action(StrEnum):
@@ -79,6 +80,16 @@ class Fault:
     def __str__(self) -> str:
         code = "" if self.code is None else f" ({self.code})"
         return f"{self.action.value}{code} at {self.caller}->{self.callee}:{self.method} call {self.nth}"
+
+
+class Processes(Protocol):
+    """The processes by the names of faults.py; each call raises KeyError for a part that has no process of its own."""
+
+    def kill(self, name: str) -> None: ...
+
+    def freeze(self, name: str) -> None: ...
+
+    def resume(self, name: str) -> None: ...
 
 
 class Plan:

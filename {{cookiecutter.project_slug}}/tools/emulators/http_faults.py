@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tools.emulators.clock import Clock
-from tools.emulators.faults import Action, Call, Fault, Plan
+from tools.emulators.faults import Action, Call, Fault, Plan, Processes
 from tools.emulators.hosting import Host
 
 Answer = Response | None
 Deliver = Callable[[], Awaitable[Answer]]
-
-
-class Processes(Protocol):
-    """The services by name; each call raises KeyError for a part that has no process of its own."""
-
-    def kill(self, name: str) -> None: ...
-
-    def freeze(self, name: str) -> None: ...
-
-    def resume(self, name: str) -> None: ...
 
 
 class HttpFaults:

@@ -22,12 +22,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 
 from tools.emulators.clock import Clock
-from tools.emulators.faults import Action, Call, Fault, Plan
+from tools.emulators.faults import Action, Call, Fault, Plan, Processes
 
 WORKERS = 128
 """Calls of one caller at a time; further ones queue."""
@@ -50,16 +50,6 @@ OF_THE_TRANSPORT = ("user-agent", "te", "content-type")
 """Metadata that gRPC sets anew on each hop."""
 
 Metadata = Sequence[tuple[str, str | bytes]]
-
-
-class Processes(Protocol):
-    """The processes by the names of faults.py; each call raises KeyError for a part that has no process of its own."""
-
-    def kill(self, name: str) -> None: ...
-
-    def freeze(self, name: str) -> None: ...
-
-    def resume(self, name: str) -> None: ...
 
 
 @dataclass(frozen=True)
