@@ -90,6 +90,8 @@ def test_the_history_of_deployments_says_what_was_due(office: Office) -> None:
     assert schedule.record(office.client, settings, noon + timedelta(days=4), False, "ops")
     found = office.op("gaps", "--format", "json").json
     assert [slot["slot"][8:10] for slot in found["wrong"]] == ["11", "12", "15"]
+    filled = office.op("backfill", "--from", "2026-01-10", "--to", "2026-01-15", "--yes")
+    assert filled.code == 0 and office.ran.count("report") == 5  # the pause, and before the first deploy
     noted = office.op("deployed", "--paused", "--yes")
     assert noted.out.splitlines()[-1] == "noted" and office.op("deployed", "--paused", "--yes").out.endswith(
         "unchanged\n"

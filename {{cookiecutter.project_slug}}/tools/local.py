@@ -126,7 +126,7 @@ def test(arguments: tuple[str, ...]) -> None:
     "--slot", metavar="T", help="The run of this scheduled instant (RFC 3339), as the Scheduler would name it."
 )
 @click.option("--firestore", default="embedded", show_default=True, metavar="embedded|official|HOST:PORT")
-def run(key: str | None, slot: str | None, firestore: str) -> None:
+def run(key: str | None, slot: str | None, firestore: str, note: str = "") -> None:
     """Start one run and wait for its end: on the chain of `./pipeline local`, or on one that is started for it.
 
     Without an option, a run by hand under a new key. A run that exists is not started again.
@@ -146,7 +146,7 @@ def run(key: str | None, slot: str | None, firestore: str) -> None:
         wanted = manual_run(
             settings.pipeline, settings.scope, key or _new_key(), job=settings.job, zone=settings.time_zone
         )
-    sys.exit(0 if Runner(settings, firestore).run(wanted) else 1)
+    sys.exit(0 if Runner(settings, firestore, note).run(wanted) else 1)
 
 
 def _new_key() -> str:

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import httpx
 
 from exactly_once.errors import ExactlyOnceError, Refusal
 from exactly_once.identity import RunContext
+from exactly_once.launching import ByHand
 from exactly_once.log import Log
 from tools.errors import UserError
 from tools.project import ROOT, STATE, Running, owned, running
@@ -27,8 +29,10 @@ POLL = 0.05
 class Runner:
     """Runs one run on the chain that is up, or on one of its own."""
 
-    def __init__(self, settings: Settings, firestore: str) -> None:
+    def __init__(self, settings: Settings, firestore: str, note: str = "") -> None:
+        """`note` is why, which the run's record keeps."""
         self._settings = settings
+        self._note = note
         self._firestore = firestore
         self._out = console()
 
@@ -56,7 +60,8 @@ class Runner:
         addresses = Addresses(chain.firestore, chain.workflows)
         with reach(self._settings, addresses, log) as hands:
             try:
-                started = hands.launcher.deliver(run, log.about(pipeline=run.pipeline))
+                launcher = replace(hands.launcher, by=ByHand(hands.operator.who, self._note))
+                started = launcher.deliver(run, log.about(pipeline=run.pipeline))
             except Refusal as refused:
                 raise UserError(f"run {run.run_id[:8]} was not started: {refused.message}") from None
             except ExactlyOnceError as error:

@@ -60,8 +60,8 @@ class Slot:
         }
 
 
-def demanded(place: Place, since: datetime, until: datetime, bar: Bar) -> list[Slot]:
-    """Every slot in [since, until) with its run."""
+def demanded(place: Place, since: datetime, until: datetime, bar: Bar, *, always: bool = False) -> list[Slot]:
+    """Every slot in [since, until) with its run; with `always` those of pauses and before the first deploy as well."""
     settings = place.settings
     client = place.lookups.client
     changed: list[schedule.Change] = []
@@ -71,6 +71,8 @@ def demanded(place: Place, since: datetime, until: datetime, bar: Bar) -> list[S
         except history.Unread as error:
             place.say(f"changes of the job are not known, the cron of the settings counts: {error}")
     deploys = schedule.merged(settings, schedule.history(client, settings.pipeline), changed, since)
+    if always:
+        deploys = schedule.always(deploys, since)
     demands = list(schedule.demanded(deploys, since, until))
     runs = [
         slot_run(settings.pipeline, settings.scope, one.deploy.job, one.slot, one.deploy.time_zone) for one in demands
@@ -138,20 +140,23 @@ def _show(place: Place, slots: Sequence[Slot], wrong: Sequence[Slot]) -> None:
 @note(required=False)
 @changes
 def backfill(place: Place, first: str, last: str, max_parallel: int, note: str) -> None:
-    """Run the slots of a time that have not run, in their order, by the cron that was in force. Repeatable."""
+    """Run the slots of a time that have not run, in their order, by the cron that was in force. Repeatable.
+
+    Slots of a pause count, and those before the first deploy, by the first cron.
+    """
     start, end = instant(first, place.now()), instant(last, place.now())
     if start >= end:
         raise UserError("--from has to lie before --to")
     if end > place.now():
         raise UserError("--to lies in the future: the Scheduler delivers those slots")
     with Bar(place, "reading runs") as bar:
-        slots = demanded(place, start, end, bar)
+        slots = demanded(place, start, end, bar, always=True)
     wanted = [slot for slot in slots if slot.to_start]
     failed = [slot for slot in slots if slot.wrong and not slot.to_start]
     if failed:
         place.say(f"{len(failed)} slots ran and failed: ./pipeline resume --failed goes on with them")
     if not wanted:
-        place.say(f"all {len(slots)} slots have run")
+        place.say(f"all {len(slots)} slots have run" if slots else "the schedule has no slot in that time")
         place.give({"started": {}})
         return
     place.give({"started": _fill(place, wanted, max_parallel, note or "backfill")})

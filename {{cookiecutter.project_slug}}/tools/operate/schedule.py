@@ -8,7 +8,7 @@ and `./pipeline deployed` write one when cron, time zone, job or pause differ. W
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -118,6 +118,12 @@ def merged(settings: Settings, known: Sequence[Deploy], found: Sequence[Change],
         now = event
         history.append(now)
     return history
+
+
+def always(deploys: Sequence[Deploy], since: datetime) -> list[Deploy]:
+    """As if the job had never been paused, and its first cron had been there before."""
+    going = [replace(deploy, paused=False) for deploy in deploys]
+    return [replace(going[0], at=min(since, going[0].at)), *going[1:]]
 
 
 def demanded(deploys: Sequence[Deploy], since: datetime, until: datetime) -> Iterator[Demand]:

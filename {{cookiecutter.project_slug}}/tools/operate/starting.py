@@ -54,7 +54,7 @@ def run(
     if not cloud:
         from tools.local import run as on_this_machine
 
-        context.invoke(on_this_machine, key=key, slot=slot, firestore=firestore)
+        context.invoke(on_this_machine, key=key, slot=slot, firestore=firestore, note=note)
         return
     with place(Options(cloud, environment, form == "json", yes)) as there:
         wanted = _wanted(there, key, slot)
