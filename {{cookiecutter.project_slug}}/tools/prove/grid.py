@@ -125,5 +125,8 @@ def summary(proof: Proof) -> Text:
         return Text(f"NOT EXACTLY ONCE  {len(proof.failed)} of {tried} cells failed; {seconds}", "bold red")
     held = sum(verdict.status == HELD for verdict in proof.verdicts)
     after = f", {held} of them after an operator had resolved what was held" if held else ""
+    cells = "1 cell ends" if tried == 1 else f"{tried} cells end"
     hops = len({cell.hop for verdict in proof.verdicts for cell in verdict.trouble.cells})
-    return Text(f"EXACTLY ONCE  {tried} cells over {hops} hops end as a clean run does{after}; {seconds}", "bold green")
+    return Text(
+        f"EXACTLY ONCE  {cells} over {hops} hop{'s' * (hops != 1)} as in a clean run{after}; {seconds}", "bold green"
+    )
