@@ -72,11 +72,10 @@ class Executions:
             return {name: execution for name in wanted if (execution := self.get(name))}
         request = {"parent": self.workflow, "page_size": min(PAGE, 2 * len(wanted))}
         for page in self._client.list_executions(request=request, retry=None, timeout=SECONDS).pages:
-            last = None
             for each in page.executions:
-                last = _began(each)
-                if each.name in wanted:
-                    found[each.name] = _execution(each)
+                if (name := each.name) in wanted:
+                    found[name] = _execution(each)
+            last = _began(page.executions[-1]) if page.executions else None
             progress(len(found))
             if len(found) == len(wanted) or (oldest and last and last < oldest):
                 break
@@ -109,7 +108,7 @@ def _execution(each: executions_v1.Execution) -> Execution:
         _STATES.get(each.state, "queued"),
         _began(each),
         each.end_time or None,
-        _payload(each),
+        _payload(each) if each.state == _State.FAILED else None,
     )
 
 
