@@ -90,7 +90,9 @@ check() {
     echo "check skipped: there is no tools/" >&2
     return
   fi
-  ./pipeline check --deploy --env "$ENVIRONMENT" >&2 || die "check found errors; nothing was changed"
+  local arguments=(--deploy --env "$ENVIRONMENT")
+  if $DRY_RUN; then arguments=(--env "$ENVIRONMENT"); fi # what is still to be set is a warning: the plan can be looked at
+  ./pipeline check "${arguments[@]}" >&2 || die "check found errors; nothing was changed"
 }
 
 summary() {

@@ -37,10 +37,40 @@ def test_no_gcloud(new: Make) -> None:
     assert "gcloud is not on PATH" in done.stderr.splitlines()[-1]
 
 
+LOGIN = """\
+{}
+Please run:
+
+  $ gcloud auth login
+
+to obtain new credentials.
+"""
+NO_LOGIN = (
+    "ERROR: (gcloud.projects.describe) You do not currently have an active account selected.",
+    "ERROR: (gcloud.projects.describe) There was a problem refreshing your current auth tokens: invalid_grant",
+)
+
+
+@pytest.mark.parametrize("why", NO_LOGIN)
+@pytest.mark.parametrize("arguments", [(), ("--skip=foundation",), ("destroy", "--yes")])
+def test_no_login_is_asked_once_and_said_in_one_line(new: Make, why: str, arguments: tuple[str, ...]) -> None:
+    project = new()
+    project.gcloud.plan({"match": ".", "stderr": LOGIN.format(why), "times": 99})
+    done = project.run(*arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = (line for line in done.stderr.splitlines() if line != "check skipped: there is no tools/")
+    assert "not logged in, or its login has expired: run  gcloud auth login" in line
+    assert len(project.gcloud.calls) == 1
+
+
 FAILURES: dict[str, tuple[dict[str, Any], str]] = {
-    "no login": (
-        {"match": ".", "stderr": "ERROR: You do not currently have an active account selected.", "times": 99},
-        "gcloud auth login",
+    "a login that ends in between": (
+        {"match": "workflows describe", "stderr": LOGIN.format(NO_LOGIN[1])},
+        "not logged in: run  gcloud auth login",
+    ),
+    "no permission on the project": (
+        {"match": "^projects describe", "stderr": "ERROR: PERMISSION_DENIED: no"},
+        "your account lacks a role",
     ),
     "typo": (
         {"match": "projects describe", "stderr": "ERROR: NOT_FOUND: The project does not exist"},
@@ -159,7 +189,7 @@ def test_settings_are_read_and_never_run(new: Make, line: str) -> None:
 
 STEP_SETTINGS = {
     'SECRETS="KEY=pay-key:latest"': "with a number",
-    "RECEIVERS=WEBHOOK_URL": "WEBHOOK_URL is empty; step charge_orders writes to it",
+    "RECEIVERS=WEBHOOK_URL": "no URL for WEBHOOK_URL (step charge_orders writes to it): give it; nothing was changed",
 }
 
 
@@ -169,6 +199,29 @@ def test_step_settings(new: Make, line: str) -> None:
     project.step("charge_orders", line + "\n")
     assert STEP_SETTINGS[line] in refused(project)
     assert project.gcloud.calls == []
+
+
+def test_a_dry_run_shows_the_plan_of_a_project_that_lacks_receivers_and_says_so(new: Make) -> None:
+    project = new("charge_orders", "publish_report", PAYMENT_URL="")
+    project.step("charge_orders", "RECEIVERS=PAYMENT_URL\n")
+    project.step("publish_report", "RECEIVERS=WEBHOOK_URL\n")
+    done = project.run("--dry-run")
+    assert done.returncode == 0
+    assert "gcloud run deploy shop-publish-report " in done.stdout
+    assert done.stderr.splitlines()[0] == (
+        "deploy.sh: warning: settings.env: no URL for PAYMENT_URL (step charge_orders writes to it), "
+        "WEBHOOK_URL (step publish_report writes to it): a real deploy is refused until it is given"
+    )
+    line = refused(project)
+    assert "PAYMENT_URL" in line
+    assert "WEBHOOK_URL" in line
+    assert project.gcloud.calls == []
+
+
+def test_what_is_there_can_be_destroyed_without_receivers(new: Make) -> None:
+    project = new()
+    project.step("charge_orders", "RECEIVERS=WEBHOOK_URL\n")
+    assert project.run("destroy", "--yes").returncode == 0
 
 
 OPTIONS = {
@@ -202,6 +255,8 @@ def test_check_runs_first_and_its_errors_stop_everything(new: Make) -> None:
     assert "check found errors; nothing was changed" in refused(project)
     assert (project.root / "asked").read_text() == "check --deploy --env prod\n"
     assert project.gcloud.calls == []
+    assert "check found errors" in refused(project, "--dry-run")
+    assert (project.root / "asked").read_text() == "check --env prod\n"  # what is still to be set is a warning there
 
 
 def test_scripts_are_clean_and_keep_to_old_bash() -> None:

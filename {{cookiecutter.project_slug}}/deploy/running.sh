@@ -6,6 +6,7 @@ readonly RETRIES=12  # of a change that meets TRANSIENT: 2, 4, ... 60, 60 s, abo
 # Project-wide policies are read, changed and written back, and what was just made is not visible everywhere at once.
 readonly TRANSIENT='concurrent policy changes|ABORTED|[Ss]ervice account .* does not exist|Service account .* not found|Unknown service account|Principal .* does not exist|has not been used in project|SERVICE_DISABLED|Cannot find metric|RATE_LIMIT_EXCEEDED|UNAVAILABLE|currently unavailable'
 readonly ABSENT='NOT_FOUND|[Nn]ot found|does not exist|could not be found|Cannot find|has not been used in project|SERVICE_DISABLED|is not enabled'
+readonly NO_LOGIN='active account|gcloud auth login|reauthentication'
 
 say() { if $DRY_RUN; then printf '\n# %s\n' "$*"; else printf '%s\n' "$*"; fi; }
 warn() { printf 'deploy.sh: warning: %s\n' "$*" >&2; }
@@ -18,7 +19,7 @@ die() {
 explain() {
   local output=$1
   said() { grep -qiE "$1" "$output"; }
-  if said 'active account|gcloud auth login|reauthentication'; then
+  if said "$NO_LOGIN"; then
     echo "not logged in: run  gcloud auth login"
   elif said 'maximum number of service accounts|quota.*service account|service account.*quota|IAM_SERVICE_ACCOUNT'; then
     echo "the project's quota of service accounts is reached: set STEP_ACCOUNTS=shared in settings.env, or ask for a higher quota"

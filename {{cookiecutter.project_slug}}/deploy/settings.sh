@@ -75,6 +75,7 @@ find_steps() {
   for main in "${STEPS[@]}"; do
     (load_step "$main")
   done
+  need_receivers
   for part in $ONLY $SKIP; do
     case " foundation proxy workflow schedule ${STEPS[*]} " in
     *" $part "*) ;;
@@ -91,7 +92,7 @@ wanted() {
 
 # load_step STEP: its step.env as IN_*; what it leaves out has the defaults below.
 load_step() {
-  local secret name file=functions/$1/step.env
+  local secret file=functions/$1/step.env
   IN_TIMEOUT=300 IN_LEASE=330 IN_MEMORY=512Mi IN_CPU=1 IN_THREADS=8 IN_MAX_INSTANCES=10 IN_MAX_ATTEMPTS=10
   IN_ROLES="" IN_SECRETS="" IN_SETTINGS="" IN_RECEIVERS=""
   read_settings "$file" IN
@@ -99,10 +100,22 @@ load_step() {
     [[ $secret =~ ^[A-Z][A-Z0-9_]*=[A-Za-z0-9_-]+:[1-9][0-9]*$ ]] ||
       die "$file: SECRETS has '$secret'; write NAME=secret:VERSION with a number (latest would change under a running pipeline)"
   done
-  for name in $IN_SETTINGS; do setting "$name" "" >/dev/null; done
-  for name in $IN_RECEIVERS; do
-    [[ -n $(setting "$name" "") ]] || die "settings.env: $name is empty; step $1 writes to it: give its URL"
-  done
+}
+
+# The receivers' URLs: a deploy without one is refused; a dry run shows its commands and says what is missing.
+need_receivers() {
+  local step name missing
+  $DESTROY && return
+  missing=$(for step in "${STEPS[@]}"; do
+    load_step "$step"
+    for name in $IN_RECEIVERS; do
+      if [[ -z $(setting "$name" "") ]]; then printf '%s\n' "$name (step $step writes to it)"; fi
+    done
+  done)
+  [[ -n $missing ]] || return 0
+  missing="settings.env: no URL for ${missing//$'\n'/, }"
+  $DRY_RUN || die "$missing: give it; nothing was changed"
+  warn "$missing: a real deploy is refused until it is given"
 }
 
 service() { printf %s "$PIPELINE-${1//_/-}"; }

@@ -8,10 +8,26 @@ readonly APIS=("${REST_APIS[@]}" cloudresourcemanager.googleapis.com firestore.g
   iamcredentials.googleapis.com logging.googleapis.com monitoring.googleapis.com storage.googleapis.com
   workflowexecutions.googleapis.com)
 
-# Everything that the wanted parts need to know, read at once.
+# The first reading, alone: without a login that works every other one would say the same, so that is told here, once.
+read_project() {
+  start project try_project
+  join
+  if [[ ! -s $STATE/project ]] && grep -qsiE "$NO_LOGIN" "$STATE/project.err"; then
+    die "gcloud is not logged in, or its login has expired: run  gcloud auth login  and start the same command again; nothing was changed"
+  fi
+}
+try_project() {
+  see project gcloud projects describe "$PROJECT" --format="$(rows projectNumber,lifecycleState)" >"$STATE/project.said" && return
+  if ! grep -qiE "$NO_LOGIN" "$STATE/project.err"; then
+    cat "$STATE/project.said"
+    return 1
+  fi
+}
+
+# Everything that the wanted parts need to know; all but the project is read at once.
 read_state() {
   local secret
-  start project see project gcloud projects describe "$PROJECT" --format="$(rows projectNumber,lifecycleState)"
+  read_project
   start apis see apis gcloud services list --enabled --project="$PROJECT" --format='value(config.name)'
   start services see services gcloud run services list --project="$PROJECT" --region="$REGION" \
     --format="$(rows metadata.name,metadata.labels.exactly_once,metadata.labels.environment,metadata.labels.content,status.latestCreatedRevisionName,status.latestReadyRevisionName,spec.traffic[0].latestRevision)"
