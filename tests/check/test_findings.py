@@ -242,6 +242,38 @@ def test_long_names(checked: Checked) -> None:
     assert_told(checked.findings(), [("error", "Cloud Run takes 49")])
 
 
+UNREAD = {
+    (
+        "settings.env",
+        "RETENTION_DAY=30",
+    ): "nothing reads RETENTION_DAY: its value has no effect. Did you mean RETENTION_DAYS?",
+    ("settings.env", "PAYMENT_URI=https://x"): "Did you mean PAYMENT_URL?",
+    ("settings.env", "COLOUR=red"): "Remove it; if a function needs COLOUR, name it in SETTINGS of its step.env.",
+    ("settings.env", "THREADS=4"): "Move it to the step's step.env.",
+    ("settings.prod.env", "RETENTION_DAY=30"): "Did you mean RETENTION_DAYS?",
+    ("functions/charge_orders/step.env", "MAX_INSTANCE=3"): "Did you mean MAX_INSTANCES?",
+    ("functions/charge_orders/step.env", "PROXY_LEASE=3"): "Move it to settings.env.",
+}
+
+
+@pytest.mark.parametrize(("file", "line"), UNREAD)
+def test_a_setting_that_nothing_reads(checked: Checked, file: str, line: str) -> None:
+    path = checked.root / file
+    text = path.read_text() if path.exists() else "# what differs\n"
+    path.write_text(text + line + "\n")
+    (found,) = checked.findings()
+    assert (found.level, found.file, found.line) == ("warning", file, text.count("\n") + 1)
+    assert UNREAD[file, line] in str(found)
+
+
+def test_a_setting_that_a_step_names_is_read(checked: Checked) -> None:
+    path = checked.root / "settings.env"
+    path.write_text(path.read_text() + "GREETING=hi\nKEY=local\nTABLE=a.b\n")
+    checked.edit("functions/charge_orders/step.env", "SETTINGS=", 'SINKS="bigquery=TABLE"\nSETTINGS="GREETING"')
+    checked.edit("functions/charge_orders/step.env", "SECRETS=", 'SECRETS="KEY=pay-key:1"')
+    assert checked.findings() == []
+
+
 def test_a_name_of_deploys_own(checked: Checked) -> None:
     (checked.root / "functions/publish_report").rename(checked.root / "functions/workflow")
     checked.edit(MAIN, "step: publish_report", "step: workflow")

@@ -17,6 +17,7 @@ from tools.check.names import names
 from tools.check.receivers import receivers
 from tools.check.schedule import schedule
 from tools.check.sources import sources
+from tools.check.unread import unread
 from tools.check.wiring import wiring
 from tools.emulators.workflows.definition import load as load_workflow
 from tools.emulators.workflows.errors import DefinitionErrors
@@ -74,6 +75,7 @@ def findings(project: Project, cloud: Level, now: datetime) -> Iterator[Finding]
         *schedule(project, now),
         *budget(project),
         *names(project),
+        *unread(project),
         *receivers(project, cloud),
         *wiring(project),
         *sources(project),

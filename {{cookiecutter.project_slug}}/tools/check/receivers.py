@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from tools.check.findings import Finding, Level, Project
+from tools.settings import Step
 
 
 def receivers(project: Project, level: Level) -> Iterator[Finding]:
@@ -49,8 +50,7 @@ def receivers(project: Project, level: Level) -> Iterator[Finding]:
 def _sinks(project: Project, level: Level) -> Iterator[Finding]:
     """Settings that name a bucket, a table, a queue, a topic (SINKS in step.env)."""
     for step in project.settings.steps.values():
-        words = step.entries["SINKS"].value.split() if "SINKS" in step.entries else []
-        for setting in (word.partition("=")[2] for word in words):
+        for setting in sink_settings(step):
             if setting in step.settings and not project.settings.value(setting):
                 yield Finding(
                     level,
@@ -58,6 +58,12 @@ def _sinks(project: Project, level: Level) -> Iterator[Finding]:
                     f"{setting} is empty: in the cloud {step.name} has nowhere to write to",
                     f"Set {setting}; functions/{step.name}/README.md says to what",
                 )
+
+
+def sink_settings(step: Step) -> list[str]:
+    """The settings that its SINKS line names: `bigquery=TABLE ...`."""
+    words = step.entries["SINKS"].value.split() if "SINKS" in step.entries else []
+    return [word.partition("=")[2] for word in words]
 
 
 def _is_this_machine(host: str) -> bool:
