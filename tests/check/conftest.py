@@ -30,6 +30,8 @@ class Checked:
         self.root = root
         for name in ("functions", "workflows"):
             shutil.copytree(TEMPLATE / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        (root / "exactly_once").mkdir()
+        shutil.copy(TEMPLATE / "exactly_once/requirements.txt", root / "exactly_once")
         text = re.sub(r"\{%-? .*?%\}", "", (TEMPLATE / "settings.env").read_text())
         for name, value in ANSWERS.items():
             text = text.replace(f"{{{{ cookiecutter.{name} }}}}", value)

@@ -13,6 +13,7 @@ import click
 from tools.check.budget import budget
 from tools.check.cost import AS_OF, SECONDS_A_CALL, Cost, cost
 from tools.check.findings import Finding, Level, Project
+from tools.check.imports import imports
 from tools.check.names import names
 from tools.check.receivers import receivers
 from tools.check.schedule import schedule
@@ -79,6 +80,7 @@ def findings(project: Project, cloud: Level, now: datetime) -> Iterator[Finding]
         *receivers(project, cloud),
         *wiring(project),
         *sources(project),
+        *imports(project),
     ]
     yield from sorted(found, key=lambda finding: (finding.level != "error", finding.file, finding.line))
 
