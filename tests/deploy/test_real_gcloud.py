@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,22 @@ def run(project: Deployment, google: Google, *arguments: str) -> subprocess.Comp
     environment = {**home, **google.environment(project.root.parent / "configuration")}
     command = [str(project.root / "deploy.sh"), *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800)
+
+
+def test_without_a_login_it_says_one_line(google: Google, tmp_path: Path) -> None:
+    project = Deployment(tmp_path)
+    project.gcloud.close()
+    configured = google.environment(tmp_path / "configuration")
+    del configured["CLOUDSDK_AUTH_DISABLE_CREDENTIALS"]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(project.root), "TMPDIR": str(tmp_path), **configured}
+    done = subprocess.run(
+        [str(project.root / "deploy.sh")], env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert [line for line in done.stderr.splitlines() if "check skipped" not in line] == [
+        "deploy.sh: gcloud is not logged in, or its login has expired: "
+        "run  gcloud auth login  and start the same command again; nothing was changed"
+    ]
 
 
 def only(bodies: list[Any]) -> Any:
