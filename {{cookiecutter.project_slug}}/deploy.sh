@@ -36,6 +36,8 @@ source deploy/services.sh
 source deploy/chain.sh
 # shellcheck source=deploy/operate.sh
 source deploy/operate.sh
+# shellcheck source=deploy/gaps.sh
+source deploy/gaps.sh
 # shellcheck source=deploy/destroy.sh
 source deploy/destroy.sh
 
@@ -141,6 +143,7 @@ main() {
   check
   stage "$(service proxy)" proxy
   for part in "${STEPS[@]}"; do stage "$(service "$part")" "functions/$part"; done
+  if watches_gaps; then stage_gaps; fi
   read_state
   judge_state
   if wanted foundation; then foundation; fi
@@ -154,6 +157,7 @@ main() {
     say "schedule"
     start schedule ensure_job
     if queues; then start sweep ensure_sweep; fi
+    if watches_gaps; then start gaps ensure_gaps; else start gaps remove_gaps; fi
     join
   fi
   summary

@@ -38,6 +38,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "retention below two periods": ({"RETENTION_DAYS": 1}, [("warning", "before the next slot but one")]),
     "four fields": ({"SCHEDULE": "0 6 * * mon,tue"}, []),
     "groc": ({"SCHEDULE": "every 5 minutes of day"}, [("error", "not unix-cron")]),
+    "when to look for gaps": ({"GAPS_SCHEDULE": "0 8 * * *"}, []),
+    "gaps out of range": ({"GAPS_SCHEDULE": "0 25 * * *"}, [("error", "'0 25 * * *' is not unix-cron")]),
     "out of range": ({"SCHEDULE": "0 25 * * *"}, [("error", "not unix-cron")]),
     "never": ({"SCHEDULE": "0 6 30 2 *"}, [("error", "not unix-cron")]),
     "clock changes": (

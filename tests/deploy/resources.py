@@ -81,8 +81,8 @@ def fresh(project: str = "shop-project", number: str = "123456789012") -> dict[s
         **{
             name: {}
             for name in (
-                "accounts databases fields repositories metrics policies secrets services workflows jobs pools "
-                "providers bulk_deleted"
+                "accounts databases fields repositories metrics policies secrets services run_jobs workflows jobs "
+                "pools providers bulk_deleted"
             ).split()
         },
     }
@@ -433,8 +433,8 @@ def _(model: Model, call: Call) -> Resources:
 @command("alpha monitoring policies create", 0, "user-labels", "policy-from-file")
 def _(model: Model, call: Call) -> Resources:
     policy = json.loads(call.path("policy-from-file").read_text())
-    metric = policy["conditions"][0]["conditionThreshold"]["filter"].split('"')[1].rpartition("/")[2]
-    if metric not in model.state["metrics"]:
+    kind, _, metric = policy["conditions"][0]["conditionThreshold"]["filter"].split('"')[1].rpartition("/")
+    if kind == "logging.googleapis.com/user" and metric not in model.state["metrics"]:
         raise GcloudError(
             "ERROR: NOT_FOUND: Cannot find metric that matches the filter; it could take up to 10 minutes"
         )
@@ -536,6 +536,48 @@ def _(model: Model, call: Call) -> Resources:
     return model.unbind(model.one("services", call.first)["policy"], call)
 
 
+RUN_JOB = "cpu labels max-retries memory service-account set-env-vars task-timeout tasks"
+
+
+@command("run jobs describe", 1, "", "region", changes=False)
+def _(model: Model, call: Call) -> Resources:
+    return [model.one("run_jobs", call.first)]
+
+
+@command("run jobs deploy", 1, RUN_JOB, "region source")
+def _(model: Model, call: Call) -> Resources:
+    for api in ("run", "cloudbuild", "artifactregistry"):
+        model.need_api(api)
+    model.need_account(call["service-account"])
+    source = call.path("source")
+    if not {"Procfile", "requirements.txt"} <= {file.name for file in source.iterdir()}:
+        raise GcloudError("ERROR: Build failed: missing Procfile or requirements.txt")
+    model.state["builds"].append(call.first)
+    model.state["run_jobs"][call.first] = {
+        "metadata": {"name": call.first, "labels": mapping(call["labels"])},
+        "flags": call.flags,
+        "policy": model.state["run_jobs"].get(call.first, {}).get("policy", {}),
+    }
+    return []
+
+
+@command("run jobs delete", 1, "", "region")
+def _(model: Model, call: Call) -> Resources:
+    model.one("run_jobs", call.first)
+    del model.state["run_jobs"][call.first]
+    return []
+
+
+@command("run jobs get-iam-policy", 1, "", "region", changes=False)
+def _(model: Model, call: Call) -> Resources:
+    return [model.one("run_jobs", call.first)["policy"]]
+
+
+@command("run jobs add-iam-policy-binding", 1, "", "region member role")
+def _(model: Model, call: Call) -> Resources:
+    return model.bind(model.one("run_jobs", call.first)["policy"], call)
+
+
 # ---- Workflows and Scheduler
 
 
@@ -567,13 +609,22 @@ def _(model: Model, call: Call) -> Resources:
 
 JOB = (
     "attempt-deadline description http-method max-backoff max-doublings max-retry-attempts max-retry-duration "
-    "min-backoff oidc-service-account-email oidc-token-audience schedule time-zone uri"
+    "min-backoff schedule time-zone uri"
 )
+TOKENS = "oauth-service-account-email oauth-token-scope oidc-service-account-email oidc-token-audience"
 
 
 def _headers(call: Call) -> Resource:
     given = call.flags.get("--headers") or call.flags.get("--update-headers")
     return {"headers": mapping(given)} if given else {}
+
+
+def _token(call: Call) -> Resource:
+    if "--oauth-service-account-email" in call.flags:
+        account, scope = call["oauth-service-account-email"], call["oauth-token-scope"]
+        return {"oauthToken": {"serviceAccountEmail": account, "scope": scope}}
+    account, audience = call["oidc-service-account-email"], call["oidc-token-audience"]
+    return {"oidcToken": {"serviceAccountEmail": account, "audience": audience}}
 
 
 def _job(call: Call) -> Resource:
@@ -586,10 +637,7 @@ def _job(call: Call) -> Resource:
             "uri": call["uri"],
             "httpMethod": call["http-method"],
             **_headers(call),
-            "oidcToken": {
-                "serviceAccountEmail": call["oidc-service-account-email"],
-                "audience": call["oidc-token-audience"],
-            },
+            **_token(call),
         },
         "retryConfig": {
             "retryCount": int(call["max-retry-attempts"]) or None,  # the API leaves zeros out
@@ -606,13 +654,15 @@ def _(model: Model, call: Call) -> Resources:
     return [model.one("jobs", call.first)]
 
 
-@command("scheduler jobs create http", 1, "headers", f"location {JOB}")
+@command("scheduler jobs create http", 1, f"headers {TOKENS}", f"location {JOB}")
 def _(model: Model, call: Call) -> Resources:
-    model.need_account(call["oidc-service-account-email"])
-    return model.add("jobs", call.first, {"state": "ENABLED", **_job(call)})
+    job = _job(call)
+    for token in ("oauthToken", "oidcToken"):
+        model.need_account(job["httpTarget"].get(token, {}).get("serviceAccountEmail", ""))
+    return model.add("jobs", call.first, {"state": "ENABLED", **job})
 
 
-@command("scheduler jobs update http", 1, "update-headers", f"location {JOB}")
+@command("scheduler jobs update http", 1, f"update-headers {TOKENS}", f"location {JOB}")
 def _(model: Model, call: Call) -> Resources:
     job = model.one("jobs", call.first)
     state = "ENABLED" if model.state.get("update_resumes") else job["state"]

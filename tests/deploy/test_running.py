@@ -34,7 +34,7 @@ def test_parts_run_side_by_side_and_bindings_one_after_the_other(first: Deployme
 
     assert overlaps("run deploy") > 0
     assert overlaps("projects add-iam-policy-binding") == 0
-    assert all(call["code"] == 0 for call in calls)
+    assert all(call["code"] == 0 for call in calls if call["changes"])  # looking for what is not there may fail
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])

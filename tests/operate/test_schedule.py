@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,3 +149,34 @@ def test_the_audit_log_is_asked_for_the_job(desk: Office, tmp_path: Path, monkey
     said = (tmp_path / "said").read_text()
     assert f'resourceName="projects/test-project/locations/europe-west1/jobs/{desk.settings.job}"' in said
     assert "--freshness=400d" in said
+
+
+def test_in_a_cloud_run_job_the_log_is_asked_without_gcloud(
+    desk: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tools.operate import history
+
+    pages = [(200, {"nextPageToken": "2"}), (200, {"entries": [entry(3, "PauseJob")]}), (403, {}), (500, {})]
+    asked: list[dict[str, Any]] = []
+
+    class Session:
+        def __init__(self, credentials: object) -> None: ...
+
+        def post(self, url: str, json: dict[str, Any], timeout: float) -> Any:
+            assert url == "https://logging.googleapis.com/v2/entries:list"
+            asked.append(dict(json))
+            status, page = pages.pop(0)
+            return SimpleNamespace(status_code=status, json=lambda: page)
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CLOUD_RUN_JOB", "shop-gaps")
+    monkeypatch.setattr(history, "AuthorizedSession", Session)
+    monkeypatch.setattr("google.auth.default", lambda scopes: (None, None))
+    assert [change.paused for change in changes(of_job(desk.settings))] == [True]
+    assert [one.get("pageToken") for one in asked] == [None, "2"]
+    assert asked[0]["resourceNames"] == ["projects/test-project"]
+    assert f'/jobs/{desk.settings.job}" AND timestamp>="' in asked[0]["filter"]
+    with pytest.raises(history.Unread, match=r"answered 403; roles/logging.viewer is needed; the log: https://"):
+        of_job(desk.settings)
+    with pytest.raises(history.Unread, match=r"answered 500; the log: https://"):
+        of_job(desk.settings)

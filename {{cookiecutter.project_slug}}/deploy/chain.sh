@@ -27,6 +27,14 @@ ensure_workflow() {
 
 readonly JOB_FIELDS=state,description,schedule,timeZone,attemptDeadline,httpTarget.uri,httpTarget.httpMethod,httpTarget.oidcToken.serviceAccountEmail,httpTarget.oidcToken.audience,retryConfig.retryCount,retryConfig.maxRetryDuration,retryConfig.minBackoffDuration,retryConfig.maxBackoffDuration,retryConfig.maxDoublings
 
+# pause_again JOB: it was paused before an update; if it is not any more, it is paused.
+pause_again() {
+  see "state-$1" gcloud scheduler jobs describe "$1" --project="$PROJECT" --location="$REGION" --format="$(rows state)"
+  if [[ $(cat "$STATE/state-$1") != PAUSED ]]; then
+    change "pausing $1 again" gcloud scheduler jobs pause "$1" --project="$PROJECT" --location="$REGION" --format=none
+  fi
+}
+
 # The audience is the proxy's root URL: that is what the function's front checks. Every flag is said each time, so that
 # `update` ends where `create` would.
 ensure_job() {
@@ -58,12 +66,7 @@ ensure_job() {
     change "making the job $JOB: $SCHEDULE ($TIME_ZONE)" gcloud scheduler jobs create http "$JOB" "${arguments[@]}" --format=none
   elif [[ $now != "$state$wanted" ]]; then
     change "updating the job $JOB: $SCHEDULE ($TIME_ZONE)" gcloud scheduler jobs update http "$JOB" "${arguments[@]}" --format=none
-    if [[ $state == PAUSED ]]; then
-      see job gcloud scheduler jobs describe "$JOB" --project="$PROJECT" --location="$REGION" --format="$(rows state)"
-      if [[ $(cat "$STATE/job") != PAUSED ]]; then
-        change "pausing $JOB again" gcloud scheduler jobs pause "$JOB" --project="$PROJECT" --location="$REGION" --format=none
-      fi
-    fi
+    if [[ $state == PAUSED ]]; then pause_again "$JOB"; fi
   else
     echo "unchanged"
   fi

@@ -18,6 +18,7 @@ TEXT
   if [[ $(cat "$STATE/sweep") == "$MARK: "* ]]; then
     start sweep change "deleting the job $(sweep_job)" gcloud scheduler jobs delete "$(sweep_job)" --project="$PROJECT" --location="$REGION"
   fi
+  start gaps remove_gaps
   join
   if [[ -s $STATE/workflow ]]; then start workflow change "deleting the workflow" gcloud workflows delete "$PIPELINE" --project="$PROJECT" --location="$REGION"; fi
   for name in $(awk -F'|' -v owner="$PIPELINE" -v environment="$ENVIRONMENT" '$2 == owner && $3 == environment { print $1 }' "$STATE/services"); do

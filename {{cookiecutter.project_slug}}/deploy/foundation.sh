@@ -43,6 +43,12 @@ project_bindings() {
       for role in $IN_ROLES; do printf '%s|%s|\n' "$(step_account "$step")" "$role"; done
     )
   done
+  if watches_gaps; then # to read records, executions, and the schedule's history in the audit log
+    printf '%s|%s|%s\n' \
+      "$(account gaps)" roles/datastore.viewer "$only" \
+      "$(account gaps)" roles/workflows.viewer "" \
+      "$(account gaps)" roles/logging.viewer ""
+  fi
   if [[ -n $GITHUB_REPOSITORY ]]; then
     for role in run.admin run.sourceDeveloper workflows.editor cloudscheduler.admin serviceusage.serviceUsageConsumer; do
       printf '%s|roles/%s|\n' "$(account deployer)" "$role"
@@ -104,10 +110,18 @@ ensure_repository() {
   fi
 }
 
+# Who watches the watcher: a gaps job that cannot be started is told as well.
+alert_jobs() {
+  if watches_gaps; then
+    echo "(resource.labels.job_id=\"$JOB\" OR resource.labels.job_id=\"$(gaps_job)\")"
+  else
+    echo "resource.labels.job_id=\"$JOB\""
+  fi
+}
 # The log lines that an alert counts, and what it tells the person it wakes.
 alert_filter() {
   case $1 in
-  scheduler) echo "resource.type=\"cloud_scheduler_job\" AND resource.labels.job_id=\"$JOB\" AND severity>=ERROR" ;;
+  scheduler) echo "resource.type=\"cloud_scheduler_job\" AND $(alert_jobs) AND severity>=ERROR" ;;
   execution) echo "resource.type=\"workflows.googleapis.com/Workflow\" AND resource.labels.workflow_id=\"$PIPELINE\" AND jsonPayload.state=\"FAILED\"" ;;
   step) echo "resource.type=\"cloud_run_revision\" AND labels.pipeline=\"$PIPELINE\" AND (jsonPayload.event=\"step.held\" OR jsonPayload.event=\"step.failed\")" ;;
   esac
@@ -117,6 +131,7 @@ alert_text() {
   scheduler) echo "An attempt of the Scheduler job $JOB failed. It is tried again; if the last one fails too, the slot is lost: ./pipeline gaps" ;;
   execution) echo "A run of $PIPELINE failed. Nothing repeats it by itself: ./pipeline runs, then ./pipeline resume" ;;
   step) echo "A step of $PIPELINE failed or is held: it waits for a person. ./pipeline show, then ./pipeline resolve" ;;
+  gaps) echo "The job $(service gaps) found slots of $PIPELINE without a run, or with one that failed; or it could not look. Its log has them: ./pipeline gaps" ;;
   esac
 }
 alert_resource() {
@@ -124,6 +139,14 @@ alert_resource() {
   scheduler) echo cloud_scheduler_job ;;
   execution) echo workflows.googleapis.com/Workflow ;;
   step) echo cloud_run_revision ;;
+  gaps) echo cloud_run_job ;;
+  esac
+}
+# What is above 0, as JSON has it: our own count of log lines; Cloud Run counts a job's failed executions itself.
+alert_metric() {
+  case $1 in
+  gaps) printf %s "metric.type=\\\"run.googleapis.com/job/completed_execution_count\\\" AND metric.labels.result=\\\"failed\\\" AND resource.labels.job_name=\\\"$(service gaps)\\\"" ;;
+  *) printf %s "metric.type=\\\"logging.googleapis.com/user/$PIPELINE-$1-failed\\\"" ;;
   esac
 }
 
@@ -151,7 +174,7 @@ ensure_alert() {
   "conditions": [{
     "displayName": "any in a minute",
     "conditionThreshold": {
-      "filter": "metric.type=\"logging.googleapis.com/user/$PIPELINE-$1-failed\" AND resource.type=\"$(alert_resource "$1")\"",
+      "filter": "$(alert_metric "$1") AND resource.type=\"$(alert_resource "$1")\"",
       "aggregations": [{"alignmentPeriod": "60s", "perSeriesAligner": "ALIGN_DELTA", "crossSeriesReducer": "REDUCE_SUM"}],
       "comparison": "COMPARISON_GT",
       "thresholdValue": 0,
@@ -191,6 +214,7 @@ foundation() {
   for field in "${UNINDEXED_RUN[@]}"; do start "runs.$field" ensure_field "${PIPELINE}_runs" "$field"; done
   for field in "${UNINDEXED_STEP[@]}"; do start "steps.$field" ensure_field "${PIPELINE}_steps" "$field"; done
   for name in "${ALERTS[@]}"; do start "alert-$name" ensure_alert "$name"; done
+  if watches_gaps; then start alert-gaps ensure_alert gaps; fi
   if [[ -n $GITHUB_REPOSITORY ]]; then
     for name in $(accounts); do start "user-$name" ensure_user "$name"; done
   fi

@@ -11,9 +11,15 @@ stage() {
   cp -R "$2/." exactly_once "$target"
   rm -rf "$target/step.env" "$target/requirements.txt" "$target/exactly_once/requirements.txt"
   find "$target" \( -name __pycache__ -o -name '*.pyc' -o -name '.*_cache' \) -prune -exec rm -rf {} +
-  for file in exactly_once/requirements.txt "$2/requirements.txt"; do
+  requirements exactly_once/requirements.txt "$2/requirements.txt" >"$target/requirements.txt"
+}
+
+# requirements FILE...: those that there are, merged.
+requirements() {
+  local file
+  for file in "$@"; do
     if [[ -f $file ]]; then grep -vE '^ *(#|$)' "$file" || true; fi
-  done | sort -u >"$target/requirements.txt"
+  done | sort -u
 }
 
 # hash SERVICE ARGUMENT...: of the staged files and everything that is said about the service.

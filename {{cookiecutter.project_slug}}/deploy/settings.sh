@@ -140,6 +140,7 @@ step_account() { if [[ $STEP_ACCOUNTS == shared ]]; then account steps; else acc
 accounts() {
   printf '%s\n' scheduler proxy workflow build
   if [[ $STEP_ACCOUNTS == shared ]]; then echo steps; else printf '%s\n' "${STEPS[@]}"; fi
+  if watches_gaps; then echo gaps; fi
   if [[ -n $GITHUB_REPOSITORY ]]; then echo deployer; fi
 }
 

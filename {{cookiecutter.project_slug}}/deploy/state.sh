@@ -37,6 +37,7 @@ read_state() {
   if queues || $DESTROY; then
     start sweep see sweep gcloud scheduler jobs describe "$(sweep_job)" --project="$PROJECT" --location="$REGION" --format='value(description)'
   fi
+  if wanted schedule; then read_gaps; fi
   if wanted foundation; then
     start billing see billing gcloud billing projects describe "$PROJECT" --format='value(billingEnabled)'
     start accounts see accounts gcloud iam service-accounts list --project="$PROJECT" --format="$(rows email,description)"
@@ -104,6 +105,7 @@ judge_state() {
   [[ -z $line ]] || ours "the workflow $PIPELINE" "$(field "$line" 1)" "$(field "$line" 2)"
   line=$(cat "$STATE/job")
   [[ -z $line || $(field "$line" 2) == "$MARK" ]] || ours "the Scheduler job $JOB" "" ""
+  judge_gaps
   awk -F'|' -v owner="$PIPELINE" -v environment="$ENVIRONMENT" '$2 == owner && $3 == environment { print $1 }' "$STATE/services" |
     while read -r name; do
       part=${name#"$PIPELINE-"}

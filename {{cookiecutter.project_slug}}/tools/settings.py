@@ -126,6 +126,8 @@ class Settings:
     max_retry_duration: int
     step_accounts: str
     notification_channel: str
+    gaps_schedule: str
+    """"" if nothing looks for gaps by itself."""
     github_repository: str
     steps: Mapping[str, Step]
     entries: Mapping[str, Entry]
@@ -359,6 +361,9 @@ def _settings(root: Path, reader: _Reader) -> Settings:
         max_retry_duration=reader.number("MAX_RETRY_DURATION", 3600, 0, 604_800),
         step_accounts=reader.text("STEP_ACCOUNTS", "each", "each|shared", "each or shared"),
         notification_channel=reader.text("NOTIFICATION_CHANNEL", ""),
+        gaps_schedule=reader.text(
+            "GAPS_SCHEDULE", "", r"\S+( \S+){4}", "five cron fields with single spaces, in quotes"
+        ),
         github_repository=reader.text("GITHUB_REPOSITORY", "", r"[\w.-]+/[\w.-]+", "owner/name"),
         steps=dict(_steps(root, reader)),
         entries=reader.entries,

@@ -19,6 +19,14 @@ YEAR = 366 * 24  # hours that are looked at for changes of the clock
 def schedule(project: Project, now: datetime) -> Iterator[Finding]:
     """`now` is aware; the changes of the clock in the year after it are looked at."""
     text, zone = project.settings.schedule, project.settings.time_zone
+    watch = project.settings.gaps_schedule
+    if watch and (wrong := _problem(watch)):
+        yield Finding(
+            "error",
+            *project.place("GAPS_SCHEDULE"),
+            f"{watch!r} is not unix-cron ({wrong})",
+            "Write five fields: minute hour day month weekday, such as 0 8 * * *; or nothing",
+        )
     place = project.place("SCHEDULE")
     problem = _problem(text)
     if problem:

@@ -1,15 +1,24 @@
-"""What was logged of a run: on the laptop in .local/events.jsonl, in the cloud by Cloud Logging through gcloud."""
+"""What was logged of a run: on the laptop in .local/events.jsonl, in the cloud by Cloud Logging through gcloud.
+
+In a Cloud Run job, where there is no gcloud, Cloud Logging's own API is asked as the job's account.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+import google.auth
+from google.auth.exceptions import GoogleAuthError
+from google.auth.transport.requests import AuthorizedSession
+from requests import RequestException
 
 from tools.settings import Settings
 
@@ -73,6 +82,8 @@ def _file(events: Path, text: str) -> list[Line]:
 
 
 def _gcloud(settings: Settings, query: str, days: int | None = None) -> list[dict[str, Any]]:
+    if os.environ.get("CLOUD_RUN_JOB"):
+        return _api(settings, query, days or settings.retention_days + 2)
     where = link(settings, query)
     if not shutil.which("gcloud"):
         raise Unread(f"gcloud is not installed here; the log: {where}")
@@ -88,6 +99,34 @@ def _gcloud(settings: Settings, query: str, days: int | None = None) -> list[dic
     except ValueError:
         raise Unread(f"gcloud logging read gave no JSON; the log: {where}") from None
     return found
+
+
+def _api(settings: Settings, query: str, days: int) -> list[dict[str, Any]]:
+    """As _gcloud, by `entries.list` of the Logging API, v2. A page may be empty and not be the last."""
+    since = datetime.now(UTC) - timedelta(days=days)
+    wanted = {
+        "resourceNames": [f"projects/{settings.project}"],
+        "filter": f'{query} AND timestamp>="{since.isoformat()}"',
+        "orderBy": "timestamp asc",
+        "pageSize": 1000,
+    }
+    found: list[dict[str, Any]] = []
+    try:
+        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/logging.read"])
+        session = AuthorizedSession(credentials)
+        while len(found) < LIMIT:
+            answer = session.post("https://logging.googleapis.com/v2/entries:list", json=wanted, timeout=60)
+            if answer.status_code != 200:
+                need = "; roles/logging.viewer is needed" if answer.status_code == 403 else ""
+                raise Unread(f"Cloud Logging answered {answer.status_code}{need}; the log: {link(settings, query)}")
+            page = answer.json()
+            found += page.get("entries", [])
+            if not page.get("nextPageToken"):
+                break
+            wanted["pageToken"] = page["nextPageToken"]
+    except (GoogleAuthError, RequestException) as error:
+        raise Unread(f"Cloud Logging: {' '.join(str(error).split())[:200]}; the log: {link(settings, query)}") from None
+    return found[:LIMIT]
 
 
 def _seconds(entry: dict[str, Any]) -> float:
