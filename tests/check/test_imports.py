@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tools.check.installed import brought
 
 MAIN = "functions/reserve_stock/main.py"
 REQUIREMENTS = "functions/reserve_stock/requirements.txt"
+TEMPLATES = sorted(main.parent for main in TEMPLATE.glob("tools/step_templates/*/main.py"))
 FUTURE = "from __future__ import annotations\n"
 
 
@@ -93,13 +95,16 @@ def test_what_is_not_installed_here_is_guessed_by_its_name_and_the_rest_is_a_war
 
 
 def test_extras_bring_what_they_name() -> None:
-    assert brought(("psycopg[binary]==3.3.9",)).has("psycopg_binary")
-    assert not brought(("psycopg==3.3.9",)).has("psycopg_binary")
+    assert brought(("PyJWT[crypto]==2.15.1",)).has("cryptography")
+    assert not brought(("PyJWT==2.15.1",)).has("cryptography")
 
 
-def test_every_kind_of_step_finds_its_imports(checked: Checked) -> None:
-    for template in sorted(TEMPLATE.glob("tools/step_templates/*/main.py")):
-        (checked.root / MAIN).write_text(template.read_text())
-        own = template.with_name("requirements.txt")
-        (checked.root / REQUIREMENTS).write_text(own.read_text() if own.exists() else "")
-        assert not [found for found in checked.findings() if "no requirements" in found.what], template
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.name)
+def test_every_kind_of_step_finds_its_imports(checked: Checked, template: Path) -> None:
+    (checked.root / MAIN).write_text((template / "main.py").read_text())
+    own = template / "requirements.txt"
+    lines = own.read_text() if own.exists() else ""
+    (checked.root / REQUIREMENTS).write_text(lines)
+    if unknown := brought(tuple(lines.splitlines())).unknown:
+        pytest.skip(f"not installed here: {', '.join(unknown)}")
+    assert not [found for found in checked.findings() if "no requirements" in found.what]

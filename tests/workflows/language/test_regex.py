@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tools.emulators.workflows.errors import WorkflowError
@@ -44,6 +44,7 @@ def test_matches_as_python_does(pattern: str) -> None:
 @given(st.text("ab*+?|().", max_size=8), st.text("ab", max_size=6))
 @settings(max_examples=300, deadline=None)
 def test_whether_anything_matches_never_depends_on_which_match_is_taken(pattern: str, text: str) -> None:
+    assume("(?)" not in pattern)  # flags that are none: nothing to RE2, an error to Python
     try:
         mine = compiled(pattern)
     except WorkflowError:
