@@ -222,6 +222,7 @@ def test_a_path_is_meant_from_where_the_user_stands(project: Path) -> None:
     assert done.stdout.startswith("12 documents loaded")
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_kill_leave_nothing_behind_and_the_next_start_carries_on(project: Path) -> None:
     for number in (signal.SIGINT, signal.SIGKILL):
         local = start_local(project, "--port", str(free_port()), "--paused")

@@ -20,7 +20,13 @@ ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "{{cookiecutter.project_slug}}"
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOWER = ("retry", "hold, an operator says redo", "hold, verify, a lease shorter than the attempt", "a slot is skipped")
+"""Of the cases, those that take several seconds and whose code the others run as well."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOWER else name for name in CASES]
+)
 def test_every_promise_holds_in_every_order_of_events(name: str) -> None:
     interleavings, states = CASES[name].explore()
     print(f"{name}: {interleavings:,} interleavings over {states:,} states")
