@@ -109,7 +109,7 @@ class Demo:
         self.state = state
         self.firestore = firestore
         self.out = out
-        self.expected = _expected(project)
+        self.expected = load_expected(project)
         sample = self.expected.SAMPLE or []
         self.sample: list[str] = [sample] if isinstance(sample, str) else list(sample)
         self.slot = datetime.fromisoformat(self.expected.SLOT)
@@ -304,7 +304,7 @@ def _settings(project: Path, real_time: bool) -> Settings:
     return dataclasses.replace(settings, steps=steps, proxy_lease=SHORT_LEASE, min_backoff=1, max_backoff=SHORT_LEASE)
 
 
-def _expected(project: Path) -> ModuleType:
+def load_expected(project: Path) -> ModuleType:
     """The project's tests/expected.py. Raises UserError."""
     file = project / "tests" / "expected.py"
     if not file.exists():

@@ -121,10 +121,10 @@ class _Choice:
 
 def subject(project: Path) -> Subject:
     """What the project's tests/expected.py names: a small sample, or its sample, and the slot. Raises UserError."""
-    from tools.demo import _expected
+    from tools.demo import load_expected
     from tools.loading import read
 
-    expected: ModuleType = _expected(project)
+    expected: ModuleType = load_expected(project)
     sample: Any = getattr(expected, "SMALL_SAMPLE", None) or expected.SAMPLE or []
     files = [sample] if isinstance(sample, str) else list(sample)
     documents: dict[str, Any] = {}

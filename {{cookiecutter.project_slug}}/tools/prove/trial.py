@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -89,7 +88,7 @@ class Stage:
         chain.plan.add(*faults)
         with ThreadPoolExecutor(1) as pool:
             delivery = pool.submit(chain.deliver, self.subject.slot)
-            settled = self._ended(delivery.done)
+            settled = bool(wait([delivery], PATIENCE).done)
             with suppress(TimeoutError):
                 delivery.result(PATIENCE if settled else 0.1)
         settled = settled and chain.settle(PATIENCE)
@@ -106,14 +105,6 @@ class Stage:
             resolved,
             settled and chain.settle(PATIENCE),
         )
-
-    def _ended(self, done: Any) -> bool:
-        over = threading.Event()
-        waited = 0.0
-        while not done() and waited < PATIENCE:
-            over.wait(0.01)
-            waited += 0.01
-        return bool(done())
 
     def _reset(self) -> None:
         """Nothing is left of the run before: no fault, no frozen process, no document, no execution."""
